@@ -89,26 +89,6 @@ def placement(key: ObjectKey) -> str:
     return facet("placement", key)
 
 
-def estimate(key: ObjectKey) -> str:
-    """Subject of the capacity answers for an object."""
-    return facet("estimate", key)
-
-
-def eviction(key: ObjectKey) -> str:
-    """Subject of the evictions of an object."""
-    return facet("eviction", key)
-
-
-def descheduling(key: ObjectKey) -> str:
-    """Subject of the replicas of an object that were taken back."""
-    return facet("descheduling", key)
-
-
-def rollup(key: ObjectKey) -> str:
-    """Subject of the status summed over clusters."""
-    return facet("rollup", key)
-
-
 def explained(key: ObjectKey) -> str:
     """Subject of the scheduler's explanations (stream EXPLAINED)."""
     return facet("explained", key)

@@ -1,1 +1,1 @@
-"""Kubernetes and karmada.io kinds as Structs: only the fields this product reads, unknown ones are kept elsewhere."""
+"""The fields of the kinds of Kubernetes and karmada.io, as generated tables."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,17 +17,17 @@ from schemas.keys import ObjectKey
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
 from services._kit.concurrency.supervision import supervise
-from services._kit.concurrency.tasks import end
+from services._kit.concurrency.tasks import end, set_within
 from services._kit.credentials.kubeconfig import kubeconfig_expiry
 from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Reports
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services.agent.estimate_answers import EstimateAnswers
 from services.agent.heartbeat_sender import HeartbeatSender
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 from services.agent.manifest_cache import ManifestCache
 from services.agent.report_sender import HubPublisher
 from services.agent.settings import AgentSettings
@@ -44,7 +43,7 @@ class AgentSession:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         settings: AgentSettings,
         instance: str,
         member: KubeClient,
@@ -106,9 +105,7 @@ class AgentSession:
         again, and changed ones taken back.
         """
         if self.state.position:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(NEWS_SECONDS):
-                    await self.follower.caught_up.wait()
+            await set_within(self.follower.caught_up, NEWS_SECONDS)
         self.lane.start()
         for key in self.state.works.unfinished():
             self.lane.look_at(key)

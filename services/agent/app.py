@@ -12,18 +12,17 @@ from typing import Any
 from services._kit.base import logs
 from services._kit.base.clock import SystemClock
 from services._kit.base.health import Health, HealthServer
-from services._kit.base.metrics import KitMetrics, process_metrics
+from services._kit.base.metrics import KitMetrics, ReadCollector, process_metrics
 from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervisor, supervise
 from services._kit.concurrency.tasks import end, first_of
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.delivery.write_metrics import WriteMetrics
+from services._kit.delivery.lane_metrics import WriteMetrics, register_lane
 from services._kit.kube.client import KubeClient
 from services._kit.log.ids import default_instance
 from services.agent.agent_session import AgentSession
 from services.agent.hub_connection import HubConnection
 from services.agent.leader_lease import LeaderLease
-from services.agent.metrics import register
 from services.agent.settings import AgentSettings
 
 NAME = "agent"
@@ -98,7 +97,7 @@ class Agent:
                 lambda: holding.fresh or not self.settings.agent_lease,
                 written,
             )
-            register(metrics.reads, self.term)
+            _register(metrics.reads, self.term)
             self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)
             try:
                 await first_of(self.term.run(), holding.lost.wait())
@@ -138,3 +137,21 @@ async def run_until_signal(settings: AgentSettings) -> None:
     agent = Agent(settings)
     logs.tell_strays(loop, logs.get(service=NAME, instance=agent.instance))
     await first_of(agent.run(), stop.wait())
+
+
+def _register(reads: ReadCollector, term: AgentSession) -> None:
+    """Offer what the agent reads, delivers and reports."""
+    works = "Works read from the hub"
+    follow, manifests, publisher = term.follower.stats, term.manifests, term.publisher
+    reads.gauge("agent_position", "Position up to which works were read", lambda: term.state.position)
+    reads.gauge("agent_objects", "Works known", lambda: len(term.state.works.works))
+    reads.gauge("agent_reading", "1 while works come from the hub", lambda: term.follower.reading)
+    reads.counter("agent_works", works, lambda: follow.works)
+    reads.counter("agent_consumers", "Consumers asked for", lambda: follow.consumers)
+    reads.counter("agent_gaps", "Gaps in what the hub sent", lambda: follow.gaps)
+    reads.counter("agent_hellos", "Greetings", lambda: term.greeter.hellos)
+    reads.counter("agent_manifests", "Manifests fetched", lambda: manifests.fetched)
+    reads.counter("agent_reports", "Observations the hub took", lambda: publisher.sent)
+    reads.counter("agent_reports_refused", "Observations the hub refused", lambda: publisher.refused)
+    reads.gauge("agent_reports_waiting", "Observations not yet sent", lambda: term.reports.backlog)
+    register_lane(reads, term.lane)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -13,6 +12,8 @@ import structlog
 from schemas.agent import WAIT_SECONDS, Reported, ReportedAnswer, RoomAnswers, RoomQuestions, TakenPods
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.tasks import set_within
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.members.node_informer import MemberView
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
@@ -21,12 +22,11 @@ from services._rules.capacity.replica_estimate import Answers, Picture, read_req
 from services._rules.capacity.reserved import PodClass
 from services._rules.identity.accounts import reports_subject
 from services._rules.kubernetes.quantity import QuantityError
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 
 log = structlog.get_logger("agent.estimating")
 
-FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 10.0
+BACKOFF: Final = Backoff(0.2, 10.0)
 SLACK: Final = 2.0
 """How much later than promised the hub may answer before it counts as gone."""
 SOON: Final = 0.5
@@ -40,7 +40,7 @@ class EstimateAnswers:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         cluster: str,
         opener: Callable[[], Awaitable[KubeClient]],
         clock: Clock,
@@ -74,21 +74,20 @@ class EstimateAnswers:
 
     async def _serve(self) -> None:
         answers: tuple[RoomAnswers, ...] = ()
-        pause = FIRST_PAUSE
+        pauses = BACKOFF.pauses()
         while True:
             await self._hub.wait_connected()
             began = self._clock.monotonic()
             questions = await self._ask(answers)
             answers = ()
             if questions:
-                pause = FIRST_PAUSE
+                pauses = BACKOFF.pauses()
                 answers = tuple([await self._answer(question) for question in questions])
                 self.answered += len(answers)
             elif self._clock.monotonic() - began >= SOON and questions is not None:
-                pause = FIRST_PAUSE
+                pauses = BACKOFF.pauses()
             else:
-                await asyncio.sleep(pause * (0.5 + random.random()))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(next(pauses))
 
     async def _ask(self, answers: tuple[RoomAnswers, ...]) -> tuple[RoomQuestions, ...] | None:
         """Hand over answers and wait for questions; None where the hub did not answer."""
@@ -104,7 +103,8 @@ class EstimateAnswers:
         try:
             if question.workload is not None:
                 return RoomAnswers(id=question.id, replicas=(await self._unschedulable(question),))
-            await self._wait_listed()
+            # Without its lists the answer is that there is no opinion.
+            await set_within(self._listed, LISTED_SECONDS)
             answers = self._answers if question.quotas else self._unlimited
             taken = {_want(item): item.count for item in question.taken}
             self._version += 1
@@ -123,14 +123,6 @@ class EstimateAnswers:
         workload = question.workload or {}
         now = self._clock.now()
         return await unschedulable_replicas(client, self._picture.waiting, workload, question.threshold, now)
-
-    async def _wait_listed(self) -> None:
-        try:
-            async with asyncio.timeout(LISTED_SECONDS):
-                await self._listed.wait()
-        except TimeoutError:
-            # Without its lists the answer is that there is no opinion.
-            return
 
     def _changed(self) -> None:
         if self._picture.complete:

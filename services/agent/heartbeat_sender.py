@@ -16,11 +16,12 @@ from schemas.keys import ObjectKey
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
 from services._kit.concurrency.debounce import Debouncer
+from services._kit.concurrency.tasks import set_within
 from services._kit.kube.client import KubeClient
 from services._kit.log.ids import random_id
 from services._kit.members.member_probe import DiscoveryCache, probe_cluster
 from services._rules.identity.accounts import hello_subject
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 from services.agent.state import AgentState, not_configured, take_answer
 
 log = structlog.get_logger("agent.greeting")
@@ -39,7 +40,7 @@ class HeartbeatSender:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         state: AgentState,
         instance: str,
         member: KubeClient,
@@ -112,11 +113,7 @@ class HeartbeatSender:
                 if self._hub.is_connected:
                     await self._beat()
                 self._early.clear()
-                try:
-                    async with asyncio.timeout(self._interval):
-                        await self._early.wait()
-                except TimeoutError:
-                    continue
+                await set_within(self._early, self._interval)
         finally:
             self._restless.close()
 

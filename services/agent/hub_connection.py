@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from services._kit.base.log_errors import Unavailable
+from services._kit.base.pacing import Backoff
 from services._kit.base.settings import Settings, credentials, tls_context
 from services._kit.log.connection import Connection
 
 log = structlog.get_logger("agent.link")
 
-RETRY: Final = 1.0
-LONGEST: Final = 30.0
-
-
-class Hub(Protocol):
-    """What the parts of an agent need of the connection."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the hub's server is connected right now."""
-
-    async def wait_connected(self) -> None:
-        """Return once it is."""
-
-    async def request(self, subject: str, data: bytes, timeout: float = 10.0) -> Msg:
-        """The answer to a request; raises Unavailable or Ambiguous."""
-
-    async def publish(self, subject: str, data: bytes, reply: str) -> None:
-        """Send a message whose answers come to `reply`; raises LogError."""
-
-    async def listen(self, callback: Callable[[Msg], Awaitable[None]]) -> tuple[str, Any]:
-        """A subject for answers of one's own and its subscription; raises Unavailable."""
-
-    def on_lost(self, listener: Callable[[], None]) -> None:
-        """Call a function whenever the connection is lost."""
+RETRY: Final = Backoff(1.0, 30.0)
 
 
 class HubConnection:
@@ -60,11 +36,11 @@ class HubConnection:
 
     async def run(self) -> None:
         """Connect, and connect again after the server closed the connection for good, until cancelled."""
-        pause = RETRY
+        pauses = RETRY.pauses()
         while True:
             try:
                 self._connection = await self._open()
-                pause = RETRY
+                pauses = RETRY.pauses()
                 self._regained()
                 await self._connection.closed.wait()
                 self._lost()
@@ -75,8 +51,7 @@ class HubConnection:
                 self._up.clear()
                 if connection is not None:
                     await connection.close()
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 2, LONGEST)
+            await asyncio.sleep(next(pauses))
 
     async def _open(self) -> Connection:
         connection = await Connection.open(
@@ -84,7 +59,7 @@ class HubConnection:
             name=self._name,
             on_error=self._complain,
             tls=self._tls,
-            retry_seconds=RETRY,
+            retry_seconds=RETRY.first,
             **self._credentials,
         )
         connection.on_lost(self._lost)

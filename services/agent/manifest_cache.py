@@ -15,10 +15,11 @@ from nats.aio.msg import Msg
 
 from schemas.agent import BLOB_DIGEST, BLOB_END, BLOB_OFFSET, BLOB_PROBLEM, BLOB_SIZE, MAX_BLOBS, BlobsWanted
 from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
+from services._kit.concurrency.tasks import set_within
 from services._kit.content.blobs import BlobMissing, digest_of
 from services._rules.identity.accounts import blobs_subject
 from services._rules.secrets.secret_objects import is_sealed
-from services.agent.hub_connection import Hub, unlisten
+from services.agent.hub_connection import HubConnection, unlisten
 
 log = structlog.get_logger("agent.manifests")
 
@@ -29,7 +30,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 class ManifestCache:
     """The bytes behind digests; `position` returns the position up to which works were read."""
 
-    def __init__(self, hub: Hub, cluster: str, directory: Path, position: Callable[[], int]) -> None:
+    def __init__(self, hub: HubConnection, cluster: str, directory: Path, position: Callable[[], int]) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.fetched = 0
         self.kept = {entry.name for entry in os.scandir(directory)}
@@ -179,11 +180,8 @@ class _Transfer:
             if self._refused:
                 raise Unavailable(self._refused)
             self._signs.clear()
-            try:
-                async with asyncio.timeout(SILENCE):
-                    await self._signs.wait()
-            except TimeoutError:
-                raise Ambiguous(f"no manifest came for {SILENCE:g} s") from None
+            if not await set_within(self._signs, SILENCE):
+                raise Ambiguous(f"no manifest came for {SILENCE:g} s")
 
     def finished(self) -> dict[str, bytes]:
         """Bytes by digest of what came completely."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -13,13 +12,13 @@ import structlog
 from schemas.agent import MAX_REPORT_BYTES, MAX_REPORTS, Reported, ReportedAnswer
 from schemas.events.observed import WorkObserved
 from services._kit.base.log_errors import LogError, Unavailable
+from services._kit.base.pacing import Backoff
 from services._rules.identity.accounts import reports_subject
-from services.agent.hub_connection import Hub
+from services.agent.hub_connection import HubConnection
 
 log = structlog.get_logger("agent.publishing")
 
-FIRST_PAUSE: Final = 0.2
-LONGEST_PAUSE: Final = 2.0
+BACKOFF: Final = Backoff(0.2, 2.0)
 PATIENCE: Final = 4.0
 """Seconds until a request without an answer is repeated: a hub with too much to do drops requests."""
 
@@ -32,7 +31,7 @@ class HubPublisher:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         cluster: str,
         stored: Callable[[WorkObserved], None],
         session: Callable[[], str],
@@ -59,7 +58,7 @@ class HubPublisher:
         return True
 
     async def _hand_over(self, batch: Sequence[WorkObserved]) -> ReportedAnswer:
-        pause = FIRST_PAUSE
+        pauses = BACKOFF.pauses()
         while True:
             await self._hub.wait_connected()
             session = self._session()
@@ -74,8 +73,7 @@ class HubPublisher:
                 raise Unavailable(answer.problem)
             except (LogError, msgspec.MsgspecError) as error:
                 log.info("reports_wait", reason=str(error))
-            await asyncio.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(next(pauses))
 
 
 def _batches(events: Sequence[WorkObserved]) -> Iterator[list[WorkObserved]]:

@@ -10,13 +10,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from schemas.keys import ObjectKey
+from services._kit.concurrency.tasks import set_within
 from services._kit.log.ids import random_id
 from services.agent.state import AgentState, Changes
 from services.agent.state_file import ForeignState, load, save, save_changes
@@ -97,9 +97,7 @@ class StateStorage:
         try:
             while True:
                 await self._changed.wait()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._hurry.wait()
+                await set_within(self._hurry, pause)
                 self._changed.clear()
                 began = time.thread_time()
                 await self._save()

@@ -7,7 +7,6 @@ that starts behind what was read. Nothing is acknowledged: the agent's own posit
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -23,10 +22,12 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.base.log_errors import LogError
-from services._kit.log.pull_protocol import NOTHING, ended, positions, request
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.tasks import set_within
+from services._kit.log.jetstream_api import NOTHING, ended, positions, request
 from services._kit.runtime.interning import decoded
 from services._rules.identity.accounts import next_subject
-from services.agent.hub_connection import Hub, unlisten
+from services.agent.hub_connection import HubConnection, unlisten
 from services.agent.state import AgentState
 
 log = structlog.get_logger("agent.following")
@@ -36,8 +37,7 @@ MISSED: Final = 3
 EXPIRES: Final = 60.0
 WINDOW: Final = 1024
 PULL_BYTES: Final = 4 << 20
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 2.0
+BACKOFF: Final = Backoff(0.5, 2.0)
 
 
 class FollowStats(Struct):
@@ -60,7 +60,7 @@ class WorkConsumer:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: HubConnection,
         state: AgentState,
         greet: Callable[[], Any],
         take: Callable[[ObjectKey], None],
@@ -99,15 +99,15 @@ class WorkConsumer:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        pause = FIRST_PAUSE
+        failures = 0
         try:
             while True:
                 await self._hub.wait_connected()
                 problem = await self._begin()
                 if problem:
                     self._set_trouble(problem)
-                    await asyncio.sleep(pause * (0.5 + random.random()))
-                    pause = min(pause * 2, LONGEST_PAUSE)
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.pause(failures))
                     continue
                 began = self._received
                 self._set_trouble("")
@@ -115,10 +115,10 @@ class WorkConsumer:
                 await self._watch()
                 self.reading = False
                 log.info("works_interrupted", reason=self._why, position=self._state.position)
-                if self._received == began and pause > FIRST_PAUSE:
+                failures = 0 if self._received > began else failures + 1
+                if failures > 1:
                     # A consumer that ends at once, again and again, is not asked for without a break.
-                    await asyncio.sleep(pause * (0.5 + random.random()))
-                pause = FIRST_PAUSE if self._received > began else min(pause * 2, LONGEST_PAUSE)
+                    await asyncio.sleep(BACKOFF.pause(failures))
         finally:
             self.reading = False
             await self._drop()
@@ -176,10 +176,7 @@ class WorkConsumer:
     async def _watch(self) -> None:
         """Return once a new consumer is needed; ticks count heartbeats that did not come."""
         while not self._again.is_set():
-            try:
-                async with asyncio.timeout(IDLE):
-                    await self._again.wait()
-            except TimeoutError:
+            if not await set_within(self._again, IDLE):
                 self._quiet += 1
                 if self._quiet > MISSED:
                     self.stats.silences += 1

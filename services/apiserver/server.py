@@ -12,8 +12,8 @@ from aiohttp.web_request import BaseRequest
 
 from services._kit.concurrency.supervision import owner
 from services.apiserver.admission.admission_webhooks import Webhooks
+from services.apiserver.admission.builtin_plugins import NamespaceLifecycle
 from services.apiserver.admission.chain import Admission
-from services.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from services.apiserver.auth import kubeconfig_files as kubeconfig
 from services.apiserver.auth.access_reviews import Reviews, own_kind
 from services.apiserver.auth.authentication import Authenticator, ServiceAccountTokens
@@ -194,12 +194,7 @@ class ApiServer:
         }
         if self.authority is not None and self.settings.tls:
             data["client-ca-file"] = self.authority.ca_pem.decode()
-        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
-        have = self.local.get("v1", "configmaps", meta["namespace"], meta["name"])
-        if have is None:
-            await self.local.create("v1", "configmaps", {"metadata": meta, "data": data})
-        elif have.get("data") != data:
-            await self.local.update("v1", "configmaps", {"metadata": meta, "data": data})
+        await self.local.publish({"name": "extension-apiserver-authentication", "namespace": "kube-system"}, data)
 
     async def _create_namespaces(self) -> None:
         for name in NAMESPACES:

@@ -1,12 +1,12 @@
 """What a server is assembled from besides its core: admission plugins, controllers, tables and OpenAPI documents."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from schemas.manifest import Manifest
 from services.apiserver.admission.admission_webhooks import Webhooks
-from services.apiserver.admission.certificate_requests import CertificateRequests
+from services.apiserver.admission.builtin_plugins import CertificateRequests, LimitRanger
 from services.apiserver.admission.chain import Plugin
-from services.apiserver.admission.limit_ranger import LimitRanger
 from services.apiserver.admission.priority_class import Classes
 from services.apiserver.controllers import apiservices as aggregation
 from services.apiserver.controllers import crd_controller as definitions
@@ -21,7 +21,8 @@ from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.responses import TableOf
 
 if TYPE_CHECKING:
-    from services.apiserver.http.discovery_paths import OpenApi
+    from services.apiserver.http.discovery_paths import Find
+    from services.apiserver.openapi.serve import OpenApi
     from services.apiserver.server import ApiServer
 
 
@@ -85,22 +86,21 @@ def table_of() -> TableOf:
     """The Table renderer."""
 
     def render(kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
-        from services.apiserver.tables.build import table
+        from services.apiserver.tables.build import printer_of
+        from services.apiserver.tables.printer import table
 
-        return table(kind, objects, include, version, columns, now())
+        return table(printer_of(kind), objects, include, version, columns, now())
 
     return render
 
 
-def openapi_of(registry: Registry, release: str, *, with_v3: bool) -> "OpenApi":
+def openapi_of(registry: Registry, release: str, *, with_v3: bool) -> "Find":
     """The OpenAPI documents, made when they are first asked for."""
-    found: list[OpenApi] = []
 
-    def answer(path: str, query: dict[str, str], accept: str) -> tuple[bytes, str] | None:
-        if not found:
-            from services.apiserver.openapi.serve import OpenApi as Documents
+    @cache
+    def documents() -> "OpenApi":
+        from services.apiserver.openapi.serve import OpenApi
 
-            found.append(Documents(registry, release, with_v3=with_v3))
-        return found[0](path, query, accept)
+        return OpenApi(registry, release, with_v3=with_v3)
 
-    return answer
+    return lambda path, accept: documents().find(path, accept)

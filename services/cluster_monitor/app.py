@@ -19,18 +19,18 @@ from services._kit.concurrency.keyed_work import Background
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.control_plane_reader import ControlPlaneIdentity
-from services._kit.identity.identity_gate import Gate
+from services._kit.identity.identity_gate import ControlPlaneIdentity, Gate
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.kube.list_watch import Decoded, Reflector, known_uid
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import BaseService, Context, Decision
+from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
-from services._rules.kubernetes.event_objects import Note
+from services._rules.decision import Decision
 from services._rules.log.restore_order import absence_in_doubt
-from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of, write_event
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
@@ -43,7 +43,6 @@ from services.cluster_monitor.decide import (
     Written,
     decide,
     decide_all,
-    rfc3339,
 )
 from services.cluster_monitor.drain_watch import Emptying
 from services.cluster_monitor.heartbeat_timeout import Graces
@@ -53,7 +52,7 @@ from services.cluster_monitor.metrics import register
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
-from services.cluster_monitor.taint_policy_watch import TaintPolicies
+from services.cluster_monitor.taint_policy_watch import TaintPolicies, until_served
 
 log = structlog.get_logger("cluster_monitor")
 
@@ -62,7 +61,7 @@ class Retry(Exception):
     """A write to the control plane that has to be repeated."""
 
 
-class ClusterMonitor(BaseService[MonitorState, str]):
+class ClusterMonitor(Decider[MonitorState, str]):
     """Cluster objects and probes in, cluster facts out; keys are cluster names."""
 
     name = "cluster_monitor"
@@ -73,22 +72,22 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         "confirmation.*",
         f"observed.*.{escape('customresourcedefinitions.apiextensions.k8s.io')}.>",
     )
+    _client: KubeClient
+    _members: Members
+    _identity: ControlPlaneIdentity
 
     def __init__(self, settings: MonitorSettings) -> None:
         self._settings = settings
         graces = Graces(settings.cluster_monitor_grace_period, settings.cluster_startup_grace_period)
         self._thresholds = Thresholds(settings.cluster_success_threshold, settings.cluster_failure_threshold, graces)
-        self._context: Context[MonitorState, str] | None = None
-        self._client: KubeClient | None = None
-        self._members: Members | None = None
         self._probers: dict[str, Prober] = {}
         self._paces: dict[str, HeartbeatRate] = {}
         self._emptying: dict[str, Emptying] = {}
         self._writes: Background[tuple[str, str]] = Background(concurrency=8, retry=(Retry,))
+        self._recorder: EventRecorder | None = None
         self._watch: Supervised | None = None
         self._clusters: Reflector[Manifest] | None = None
         self._taint_policies: TaintPolicies | None = None
-        self._identity: ControlPlaneIdentity | None = None
         self._leading = False
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -117,13 +116,6 @@ class ClusterMonitor(BaseService[MonitorState, str]):
                 pass
         return ()
 
-    def last_seq(self, state: MonitorState, subject: str) -> int:
-        """Position of the last fact of a cluster, or about what is held."""
-        if not subject.startswith("cluster."):
-            return state.subjects.get(subject, 0)
-        cluster = state.clusters.get(subject.partition(".")[2])
-        return cluster.subject_seq if cluster is not None else 0
-
     def unsettled(self, state: MonitorState, now: float) -> str:
         """Clusters that were not seen since the log was restored: their facts may be outdated."""
         del now
@@ -148,13 +140,14 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             absence.settle(state.guard)
         if verdict.memory is not None:
             state.of(key).memory = verdict.memory
-        return Decision(events=verdict.events, effects=verdict.effects, wake_at=verdict.wake_at)
+        return verdict
 
     async def start(self, context: Context[MonitorState, str]) -> None:
         """Open the control plane."""
-        self._context = context
+        await super().start(context)
         self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._recorder = EventRecorder(self._client, context.clock.now)
         self._members = Members(self._client)
         if context.connection is not None:
             await context.connection.subscribe(EVERY_ACTIVITY, self._active)
@@ -177,14 +170,13 @@ class ClusterMonitor(BaseService[MonitorState, str]):
 
     async def _heartbeat(self, message: Any) -> None:
         """Take in a heartbeat of a pull member's agent; the registrar answers it, and only its sample counts here."""
-        assert self._context is not None
         try:
-            cluster = self._context.projection.state.clusters.get(unescape(message.subject.partition(".")[2]))
+            cluster = self.state.clusters.get(unescape(message.subject.partition(".")[2]))
         except SubjectError:
             return
         if cluster is None or cluster.manifest is None or cluster.manifest["spec"].get("syncMode") != "Pull":
             return
-        now = self._context.clock.now()
+        now = self.context.clock.now()
         if not self._paces.setdefault(cluster.name, HeartbeatRate()).allows(now):
             return
         try:
@@ -196,20 +188,17 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         if sample is not None or now - cluster.heard_at > self._settings.cluster_monitor_grace_period:
             cluster.probe = sample
         cluster.heard_at = now
-        self._context.mark((cluster.name,))
+        self.context.mark((cluster.name,))
 
     def _listen_anew(self) -> None:
         """No heartbeat could arrive while the log's server was unreachable: the timeout starts again."""
-        assert self._context is not None
-        now = self._context.clock.now()
-        for cluster in self._context.projection.state.clusters.values():
+        now = self.context.clock.now()
+        for cluster in self.state.clusters.values():
             if cluster.heard_at:
                 cluster.heard_at = now
 
     async def on_caught_up(self) -> None:
         """Watch Cluster objects from now on."""
-        assert self._client is not None
-        assert self._identity is not None
         self._identity.start()
         reflector = Reflector(
             self._client,
@@ -221,12 +210,10 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             gate=Gate(self._identity, self.refused),
         )
         self._clusters = reflector
-        self._watch = supervise("watch:clusters", partial(_until_served, reflector))
+        self._watch = supervise("watch:clusters", partial(until_served, reflector))
         if self._settings.gates()["Failover"]:
-            assert self._context is not None
-            state = self._context.projection.state
             self._taint_policies = TaintPolicies(
-                self._client, state.taint_policies, self._policies_changed, Gate(self._identity)
+                self._client, self.state.taint_policies, self._policies_changed, Gate(self._identity)
             )
 
     def _watch_trouble(self) -> str:
@@ -237,14 +224,12 @@ class ClusterMonitor(BaseService[MonitorState, str]):
 
     def _policies_changed(self) -> None:
         """What taints clusters is another set of policies now."""
-        assert self._context is not None
-        self._context.mark(list(self._context.projection.state.clusters))
+        self.context.mark(list(self.state.clusters))
 
     async def on_leading(self) -> None:
         """Probe from now on."""
         self._leading = True
-        assert self._context is not None
-        for name, cluster in self._context.projection.state.clusters.items():
+        for name, cluster in self.state.clusters.items():
             if cluster.manifest is not None:
                 self._attend(name, cluster.manifest)
 
@@ -254,6 +239,8 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         probers, self._probers = self._probers, {}
         emptying, self._emptying = self._emptying, {}
         await asyncio.gather(*(p.close() for p in probers.values()), *(e.close() for e in emptying.values()))
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._writes.close()
         self._writes = Background(concurrency=8, retry=(Retry,))
 
@@ -265,52 +252,45 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         if self._watch is not None:
             await self._watch.close()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        if self._members is not None:
-            await self._members.close()
-        if self._identity is not None:
-            await self._identity.close()
-        if self._client is not None:
-            await self._client.close()
+        await self._members.close()
+        await self._identity.close()
+        await self._client.close()
 
     def listed(self, objects: list[Manifest]) -> None:
         """A complete list of Cluster objects."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         found = {manifest["metadata"]["name"]: manifest for manifest in objects}
         state.listed = True
         for name in {*state.clusters, *found} - state.lost(found.keys()):
             self._take(name, found.get(name))
-        self._context.mark((ALL,))
+        self.context.mark((ALL,))
 
     def refused(self, objects: list[Manifest]) -> None:
         """A complete list of Cluster objects that does not count."""
-        assert self._context is not None
-        self._context.projection.state.refuse({manifest["metadata"]["name"] for manifest in objects})
-        self._context.mark((ALL,))
+        self.state.refuse({manifest["metadata"]["name"] for manifest in objects})
+        self.context.mark((ALL,))
 
     def changed(self, kind: str, manifest: Manifest) -> None:
         """One change of a Cluster object."""
-        assert self._context is not None
-        state, name = self._context.projection.state, manifest["metadata"]["name"]
+        state, name = self.state, manifest["metadata"]["name"]
         if kind == "DELETED":
             known_uid(state.of(name).manifest, manifest)
             state.told(name, there=False)
         self._take(name, None if kind == "DELETED" else manifest)
 
     def _take(self, name: str, manifest: Manifest | None) -> None:
-        assert self._context is not None
-        cluster = self._context.projection.state.of(name)
-        if manifest is not None and self._context.projection.state.told(name, there=True):
-            self._context.mark((ALL,))
+        cluster = self.state.of(name)
+        if manifest is not None and self.state.told(name, there=True):
+            self.context.mark((ALL,))
         if manifest is None or (cluster.manifest is not None and _kind(cluster.manifest) != _kind(manifest)):
             cluster.probe, cluster.empty, cluster.heard_at = None, False, 0.0
             self._paces.pop(name, None)
         cluster.manifest = manifest
         if manifest is not None and not cluster.heard_at and manifest["spec"].get("syncMode") == "Pull":
-            cluster.heard_at = self._context.clock.now()
+            cluster.heard_at = self.context.clock.now()
         if self._leading:
             self._attend(name, manifest)
-        self._context.mark((name,))
+        self.context.mark((name,))
 
     def _attend(self, name: str, manifest: Manifest | None) -> None:
         """Probe a push member that is under our finalizer; watch it empty while it leaves."""
@@ -318,14 +298,11 @@ class ClusterMonitor(BaseService[MonitorState, str]):
         metadata = (manifest or {}).get("metadata") or {}
         wanted = spec.get("syncMode") == "Push" and FINALIZER in metadata.get("finalizers", ())
         prober = self._probers.get(name)
-        assert self._context is not None
-        assert self._client is not None
         if wanted and prober is None:
             take, missing = partial(self._probed, name), partial(self._unprobed, name)
             interval = self._settings.cluster_status_update_frequency
-            assert self._members is not None
             self._probers[name] = Prober(
-                name, self._members, spec, take, missing, interval=interval, clock=self._context.clock
+                name, self._members, spec, take, missing, interval=interval, clock=self.context.clock
             )
         elif wanted and prober is not None:
             prober.update(spec)
@@ -333,7 +310,7 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             self._close(self._probers.pop(name).close())
         leaving = manifest is not None and "deletionTimestamp" in metadata
         if leaving and name not in self._emptying:
-            self._emptying[name] = Emptying(name, self._context.logs, partial(self._emptied, name))
+            self._emptying[name] = Emptying(name, self.context.logs, partial(self._emptied, name))
         elif not leaving and name in self._emptying:
             self._close(self._emptying.pop(name).close())
 
@@ -344,43 +321,34 @@ class ClusterMonitor(BaseService[MonitorState, str]):
 
     def _probed(self, name: str, probe: Probe) -> bool:
         """Take in a probe; True if the next one should follow soon."""
-        assert self._context is not None
-        cluster = self._context.projection.state.of(name)
+        cluster = self.state.of(name)
         cluster.probe, cluster.unprobed = probe, False
-        self._context.mark((name,))
+        self.context.mark((name,))
         return is_another(cluster)
 
     def _unprobed(self, name: str) -> None:
-        assert self._context is not None
         log.error("probes_missing", cluster=name)
-        self._context.projection.state.of(name).unprobed = True
-        self._context.mark((name,))
+        self.state.of(name).unprobed = True
+        self.context.mark((name,))
 
     def _emptied(self, name: str) -> None:
-        assert self._context is not None
-        self._context.projection.state.of(name).empty = True
-        self._context.mark((name,))
+        self.state.of(name).empty = True
+        self.context.mark((name,))
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Hand writes over."""
         for effect in effects:
             match effect:
                 case Announce():
-                    self._writes.submit((effect.note.key.name, effect.note.reason), partial(self._publish, effect.note))
+                    assert self._recorder is not None
+                    self._recorder.tell(effect.note)
                 case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
 
-    async def _publish(self, note: Note) -> None:
-        assert self._context is not None
-        assert self._client is not None
-        if not await write_event(self._client, note, rfc3339(self._context.clock.now())):
-            raise Retry(f"Event {note.reason} of {note.key.name}")
-
     async def _write(self, effect: Written) -> None:
         try:
-            assert self._client is not None
             await carry_out(self._client, effect)
         except Unreachable as error:
             raise Retry(str(error)) from error
@@ -388,19 +356,11 @@ class ClusterMonitor(BaseService[MonitorState, str]):
             if error.status == 404:
                 return
             if error.reason == "Conflict":
-                assert self._context is not None
-                self._context.mark((effect.name,))
+                self.context.mark((effect.name,))
                 return
             if error.status in PASSING:
                 raise Retry(str(error)) from error
             raise
-
-
-async def _until_served(reflector: Reflector[Manifest]) -> None:
-    """Follow clusters; while their definition is not installed, try again until it is."""
-    while True:
-        await reflector.run()
-        await asyncio.sleep(1.0)
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

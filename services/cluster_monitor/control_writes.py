@@ -1,10 +1,8 @@
-"""Writes to the control plane: Cluster objects, what belongs to them, and Kubernetes Events."""
+"""Writes to the control plane: Cluster objects and what belongs to them."""
 
 from __future__ import annotations
 
-from services._kit.kube.api import PASSING
-from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
-from services._rules.kubernetes.event_objects import Note, event_of
+from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient, resource_path
 from services._rules.names import execution_namespace
 from services.cluster_monitor.decide import (
     FINALIZER,
@@ -65,15 +63,3 @@ async def _take_into_care(client: KubeClient, name: str) -> None:
     finalizers = [*metadata.get("finalizers", ()), FINALIZER]
     version = metadata.get("resourceVersion", "")
     await client.patch(path_of(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
-
-
-async def write_event(client: KubeClient, note: Note, at: str) -> bool:
-    """Write a Kubernetes Event with a time in RFC 3339; False when it should be retried. An existing Event stays."""
-    try:
-        event = event_of(note, first=at, last=at, count=1)
-        await client.create(resource_path("", "v1", "events", note.key.namespace or "default"), event)
-    except Unreachable:
-        return False
-    except ApiError as error:
-        return error.status not in PASSING
-    return True

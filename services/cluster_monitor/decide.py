@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -10,22 +9,23 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
-from schemas.events.control_plane import AbsenceEvent, AbsenceReleased
+from schemas.events.control_plane import AbsenceReleased
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
+from services._rules.decision import Decision
 from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
-from services.cluster_monitor.credential_expiry import with_expiry
-from services.cluster_monitor.event_texts import note_of, note_of_all
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
     CONDITION,
     Identity,
     condition_of,
     identity_of,
+    note_of,
+    note_of_all,
     scope_of,
     strange,
 )
@@ -36,7 +36,10 @@ from services.cluster_monitor.readiness import (
     filter_ready,
     find_condition,
     remembered,
+    rfc3339,
     taints_for,
+    with_condition,
+    with_expiry,
 )
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 
@@ -91,16 +94,13 @@ Written = WriteIdentity | WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
 Effect = Announce | Written
 
 
-class ClusterDecision(Struct, frozen=True):
-    """Events to append, effects on the control plane, and when to decide again.
+class ClusterDecision(Decision, frozen=True):
+    """Events to append and effects on the control plane.
 
     What the state has to take in: `memory` of the probes (None: as before), and that the reason to hold what is missing
     ends (`settled`).
     """
 
-    events: tuple[ClusterEvent | AbsenceEvent, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    wake_at: float | None = None
     memory: ReadyMemory | None = None
     settled: bool = False
 
@@ -168,7 +168,7 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
     facts = _facts(cluster, metadata, spec, status, deleting, identity)
-    return ClusterDecision((*facts, *due), tuple(effects), judged.wake_at, judged.memory)
+    return ClusterDecision((*facts, *due), judged.wake_at, tuple(effects), memory=judged.memory)
 
 
 def decide_all(state: MonitorState, now: float) -> ClusterDecision:
@@ -177,7 +177,7 @@ def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
-    return ClusterDecision(due, tuple(notes), settled=absence.settles(state.guard, kinds))
+    return ClusterDecision(due, effects=tuple(notes), settled=absence.settles(state.guard, kinds))
 
 
 def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> _Judged:
@@ -224,9 +224,7 @@ def _silent_status(status: Manifest, now: float) -> Manifest:
     wanted = silence(published)
     if wanted is None:
         return status
-    fresh = condition("Ready", wanted, published, rfc3339(now))
-    kept = [fresh if entry["type"] == "Ready" else entry for entry in conditions]
-    return {**status, "conditions": kept if published is not None else [*kept, fresh]}
+    return {**status, "conditions": with_condition(conditions, condition("Ready", wanted, published, rfc3339(now)))}
 
 
 def _heard_status(
@@ -335,8 +333,3 @@ def _moved(summary: Manifest, before: Manifest) -> bool:
 def _used(summary: Manifest, name: str) -> int:
     parts = ("allocated", "allocating")
     return sum(parse((summary.get(part) or {}).get(name, "0")).nano for part in parts)
-
-
-def rfc3339(seconds: float) -> str:
-    """A time in seconds since 1970 as Kubernetes writes it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

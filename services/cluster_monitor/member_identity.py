@@ -1,4 +1,4 @@
-"""Decides whether the member behind a name is the one that joined, and the condition and Event when it is not."""
+"""Decides whether the member behind a name is the one that joined, and the condition and Events when it is not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from schemas.events.control_plane import (
     AbsenceReleased,
     ControlPlaneIdentified,
 )
+from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import BACK, CONFIRMED, IDENTITY_CHANGED
+from services._rules.constants import CLUSTER_API
+from services._rules.kubernetes.event_objects import Note
 from services.cluster_monitor.readiness import Observed
 from services.cluster_monitor.state import ALL, ClusterState, MonitorState
 
@@ -23,6 +26,8 @@ AbsenceFact = ControlPlaneIdentified | AbsenceEvent | AbsenceConfirmed
 
 CONDITION: Final = "IdentityConfirmed"
 _PREFIX: Final = "member/"
+COMPONENT: Final = "cluster-status-controller"
+LONGEST: Final = 1024
 
 
 class Identity(Struct, frozen=True):
@@ -135,3 +140,23 @@ def _message(identity: Identity) -> str:
         f"{identity.known}. Nothing is applied, deleted or reported there until the member answers again, it is joined "
         "again, or `fleetlog confirm-absence` accepts the other one"
     )
+
+
+def note_of(event: AbsenceEvent, name: str, uid: str) -> Note:
+    """The Event about one member in whose place another cluster answers, or no longer does."""
+    key = ObjectKey("cluster.karmada.io", "clusters", "", name)
+    if isinstance(event, AbsenceHeld):
+        return Note(
+            key, uid, CLUSTER_API, "Cluster", "ClusterIdentityChanged", event.message[:LONGEST], COMPONENT, True
+        )
+    message = f"the member is served again: {event.reason}"
+    return Note(key, uid, CLUSTER_API, "Cluster", "ClusterIdentityConfirmed", message, COMPONENT)
+
+
+def note_of_all(event: AbsenceEvent, uid: str) -> Note:
+    """The Event about Cluster objects that are missing; it concerns the namespace that identifies the control plane."""
+    key = ObjectKey("", "namespaces", "", "kube-system")
+    if isinstance(event, AbsenceHeld):
+        return Note(key, uid, "v1", "Namespace", "ClusterRemovalsHeld", event.message[:LONGEST], COMPONENT, True)
+    message = f"Cluster objects that are missing count as removed again: {event.reason}"
+    return Note(key, uid, "v1", "Namespace", "ClusterRemovalsReleased", message, COMPONENT)

@@ -13,6 +13,7 @@ from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.concurrency.debounce import Debouncer
 from services._kit.concurrency.supervision import spawn, supervise
+from services._kit.concurrency.tasks import set_within
 from services._kit.credentials.access import Members
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.members.member_probe import DiscoveryCache, probe_cluster
@@ -101,11 +102,7 @@ class Prober:
             soon = self._take(await self._probe())
             self._overdue.cancel()
             self._overdue = self._expect()
-            try:
-                async with asyncio.timeout(min(self._interval, SOON_SECONDS) if soon else self._interval):
-                    await self._early.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._early, min(self._interval, SOON_SECONDS) if soon else self._interval)
 
     def _expect(self) -> asyncio.TimerHandle:
         """Start the timer that reports a missing probe, also if `take` fails."""

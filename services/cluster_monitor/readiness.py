@@ -1,11 +1,13 @@
-"""Decides the Ready condition of a cluster and the taints it leads to (reference 03 §6.4, §6.5)."""
+"""Decides conditions of a cluster: readiness with its taints (reference 03 §6.4, §6.5), and expiring credentials."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
 
+from schemas.agent import Expiry
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services.cluster_monitor.state import Probe, ReadyMemory
@@ -20,6 +22,14 @@ class Observed(Struct, frozen=True):
     status: str
     reason: str
     message: str
+
+
+EXPIRING: Final = "CredentialsExpiring"
+WARNING_SECONDS: Final = 7 * 86_400.0
+"""How long before their end credentials are reported, at most."""
+WARNING_SHARE: Final = 0.1
+"""The same as a share of their whole life, for those that live shortly."""
+_VALID: Final = Observed("False", "CredentialsValid", "the credentials of the cluster do not expire soon")
 
 
 def observe(probe: Probe) -> Observed:
@@ -109,3 +119,37 @@ _TAINT_RULES: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "False": (NOT_READY_TAINT, frozenset({UNREACHABLE_TAINT})),
     "Unknown": (UNREACHABLE_TAINT, frozenset({NOT_READY_TAINT})),
 }
+
+
+def warns_at(expiry: Expiry) -> float:
+    """From when on the end of credentials is reported; seconds since 1970."""
+    life = expiry.at - expiry.since if 0 < expiry.since < expiry.at else WARNING_SECONDS / WARNING_SHARE
+    return expiry.at - min(WARNING_SECONDS, life * WARNING_SHARE)
+
+
+def with_expiry(conditions: list[Manifest], expiry: Expiry | None, at: float) -> list[Manifest]:
+    """The conditions of a cluster, with one about its credentials once these expire soon."""
+    previous = find_condition(conditions, EXPIRING)
+    if expiry is not None and at >= warns_at(expiry):
+        end = rfc3339(expiry.at)
+        if at < expiry.at:
+            wanted = Observed("True", "ExpiresSoon", f"{expiry.what} expires at {end}; renew it before")
+        else:
+            wanted = Observed("True", "Expired", f"{expiry.what} expired at {end}; renew it")
+    elif previous is not None:
+        wanted = _VALID
+    else:
+        return conditions
+    return with_condition(conditions, condition(EXPIRING, wanted, previous, rfc3339(at)))
+
+
+def with_condition(conditions: list[Manifest], fresh: Manifest) -> list[Manifest]:
+    """Conditions with one of them in its present state, in its place or at the end."""
+    if find_condition(conditions, fresh["type"]) is None:
+        return [*conditions, fresh]
+    return [fresh if entry.get("type") == fresh["type"] else entry for entry in conditions]
+
+
+def rfc3339(seconds: float) -> str:
+    """A time in seconds since 1970 as Kubernetes writes it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

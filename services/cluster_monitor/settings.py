@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from services._kit.base.settings import Settings, SettingsError
+from services._kit.base.settings import Settings, SettingsError, gates_of
 from services._rules.absence.absence_guard import Limits
-from services._rules.feature_gates import FeatureGateError, feature_gates
 
 
 class MonitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +38,4 @@ class MonitorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
 
     def gates(self) -> dict[str, bool]:
         """Every feature gate; raises SettingsError for one that does not exist."""
-        try:
-            return feature_gates(self.feature_gates)
-        except FeatureGateError as error:
-            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
+        return gates_of(self.feature_gates)

@@ -13,6 +13,7 @@ from schemas.events.control_plane import AbsenceHeld
 from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
+from services._rules.facets import ServiceState
 
 SCOPE: Final = "clusters"
 KIND: Final = "clusters.cluster.karmada.io"
@@ -52,7 +53,7 @@ class ClusterState(Struct, kw_only=True):
     """Time of the last heartbeat of a pull member's agent; at first, when this instance subscribed."""
 
 
-class MonitorState(Struct):
+class MonitorState(ServiceState):
     """All members by name; `listed` is true once a complete list of Cluster objects was seen."""
 
     clusters: dict[str, ClusterState] = field(default_factory=dict)
@@ -61,8 +62,13 @@ class MonitorState(Struct):
     listed: bool = False
     guard: Guard[str] = field(default_factory=lambda: Guard(scope=SCOPE))
     """Whether a Cluster object that is missing counts as deleted."""
-    subjects: dict[str, int] = field(default_factory=dict)
-    """Positions of the last facts about what is held."""
+
+    def last_seq(self, subject: str) -> int:
+        """Position of the last fact of a cluster, or about what is held."""
+        if not subject.startswith("cluster."):
+            return self.subjects.get(subject, 0)
+        cluster = self.clusters.get(subject.partition(".")[2])
+        return cluster.subject_seq if cluster is not None else 0
 
     def recorded(self) -> set[str]:
         """Names of the clusters that are on record as members."""

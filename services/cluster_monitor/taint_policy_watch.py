@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from schemas.manifest import Manifest
@@ -16,6 +17,13 @@ _VERSION: Final = "v1alpha1"
 _RESOURCE: Final = "clustertaintpolicies"
 _KIND: Final = "ClusterTaintPolicy"
 _LATER: Final = 1.0  # seconds until the watch is tried again
+
+
+async def until_served(reflector: Reflector[Manifest]) -> None:
+    """Follow a kind; a reflector ends when the kind is not served: it is started again until it is."""
+    while True:
+        await reflector.run()
+        await asyncio.sleep(_LATER)
 
 
 class TaintPolicies:
@@ -39,18 +47,12 @@ class TaintPolicies:
             kind=_KIND,
             gate=gate,
         )
-        self._task = supervise("watch:clustertaintpolicies", self._run)
+        self._task = supervise("watch:clustertaintpolicies", partial(until_served, self._reflector))
 
     @property
     def trouble(self) -> str:
         """Why the watch of the policies has failed; empty while it works."""
         return self._reflector.outage.trouble
-
-    async def _run(self) -> None:
-        """A reflector ends when the kind is not served: start it again until it is."""
-        while True:
-            await self._reflector.run()
-            await asyncio.sleep(_LATER)
 
     def listed(self, objects: list[Manifest]) -> None:
         """A complete list."""

@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.envelope import Provenance
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.keys import ObjectKey
+from services._rules.decision import NOTHING, Decision
 from services._rules.scheduling.descheduling import joined, taken_back
-from services.descheduler.state import DeschedulerState
+from services.descheduler.state import Answers, DeschedulerState
 
 SHORTEST: Final = 1.0
 """Least seconds between two checks, however small the configured interval."""
@@ -25,17 +25,6 @@ class Question(Struct, frozen=True):
     seen: tuple[int, ...]
 
 
-class DescheduleDecision(Struct, frozen=True):
-    """A fact to append, or a query; `turn` is when to check again (seconds since 1970), None: at the next change."""
-
-    event: ReplicasDescheduled | None = None
-    question: Question | None = None
-    turn: float | None = None
-
-
-NOTHING: Final = DescheduleDecision()
-
-
 def next_turn(now: float, interval: float) -> float:
     """The next time at which Deployments that lack replicas are checked: the same for all, and after a restart."""
     step = max(interval, SHORTEST)
@@ -43,36 +32,38 @@ def next_turn(now: float, interval: float) -> float:
 
 
 def decide(
-    state: DeschedulerState, key: ObjectKey, now: float, interval: float, turn: float | None
-) -> DescheduleDecision:
-    """What becomes of one Deployment.
+    state: DeschedulerState,
+    key: ObjectKey,
+    now: float,
+    interval: float,
+    turn: float | None,
+    answers: Answers | None = None,
+) -> Decision:
+    """What becomes of one Deployment: replicas are taken back, or a query is the effect.
 
     `turn` is when its check was due, None when it lacks nothing so far: then it waits for the next turn, because
-    a rollout lacks replicas, too. Answers in the state are used if nothing has changed since they were asked for; each
-    serves one decision, and the caller drops it then.
+    a rollout lacks replicas, too. The answers to its last query are used if nothing has changed since they were asked
+    for; each serves one decision.
     """
-    given, answers = state.objects.get(key), state.answers.get(key)
+    given = state.objects.get(key)
     found = given.short() if given is not None else ()
     if given is None or not found:
         return NOTHING
     coming = next_turn(now, interval)
     # A turn further ahead than the next is from before the clock was set back.
     due = coming if turn is None else min(turn, coming)
-    if answers is not None and answers.seen == given.seen:
+    if answers is not None and answers.seen == given.asked_from:
         fresh = taken_back(found, answers.unschedulable)
         if fresh:
-            own = {"binding": given.binding_seq, "placement": given.placement_seq, "rollup": given.rollup_seq}
-            placed = given.placed
-            assert placed is not None
             event = ReplicasDescheduled(
                 key=key,
-                uid=placed.uid,
+                uid=given.uid,
                 placement=given.placement_seq,
                 clusters=joined(given.standing, fresh),
-                provenance=Provenance(own={name: seq for name, seq in own.items() if seq}),
+                provenance=given.seen("binding", "placement", "rollup"),
             )
-            return DescheduleDecision(event=event, turn=due)
+            return Decision((event,), due)
     if now < due:
-        return DescheduleDecision(turn=due)
+        return Decision(wake_at=due)
     clusters = tuple(share.cluster for share in found if share.short)
-    return DescheduleDecision(question=Question(key, clusters, given.seen), turn=coming)
+    return Decision(wake_at=coming, effects=(Question(key, clusters, given.asked_from),))

@@ -10,7 +10,6 @@ import structlog
 from msgspec import Struct
 
 from schemas.codec import DecodeError, Known, decode
-from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import absence as absence_subject
 from schemas.subjects import confirmation, object_key, policy_key
@@ -18,27 +17,27 @@ from schemas.subjects import template as template_subject
 from services._kit.base.log_errors import LogError, Refused
 from services._kit.concurrency.keyed_work import Background
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.control_plane_reader import ControlPlaneIdentity
+from services._kit.identity.identity_gate import ControlPlaneIdentity
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import BaseService, Context, Decision
+from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Judgement
+from services._rules.decision import Decision
 from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.skip_rules import compile_skip_rules
 from services._rules.secrets.redaction import refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret_resource
-from services.detector.control_plane_scope import decide_scope
+from services.detector.control_plane_scope import decide_scope, unsettled
 from services.detector.decide import NeedKey, Tell, WriteClaim, WritePolicyId, decide_policy, decide_template
 from services.detector.kind_watch import PLURALS, Watching
 from services.detector.metrics import register
-from services.detector.policy_event_recorder import Complaints
-from services.detector.restore_comparison import unsettled
 from services.detector.settings import DetectorSettings
-from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, forget, remember
+from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, remember
 
 # A write that raced with another, or found no server, is retried; a refused one is decided again.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")
@@ -66,7 +65,7 @@ class Transient(Exception):
     """A write to the control plane that has to be repeated."""
 
 
-class Detector(BaseService[DetectorState, Key]):
+class Detector(Decider[DetectorState, Key]):
     """The control plane in, facts and claims out."""
 
     name = "detector"
@@ -78,18 +77,17 @@ class Detector(BaseService[DetectorState, Key]):
         absence_subject(SCOPE.scope),
         confirmation(SCOPE.scope),
     )
+    _client: KubeClient
+    _watching: Watching | None = None
+    _identity: ControlPlaneIdentity
 
     def __init__(self, settings: DetectorSettings) -> None:
         self._settings = settings
         self._skip = compile_skip_rules(settings.skipped_propagating_apis, settings.skipped_propagating_namespaces)
-        self._context: Context[DetectorState, Key] | None = None
-        self._client: KubeClient | None = None
-        self._watching: Watching | None = None
-        self._identity: ControlPlaneIdentity | None = None
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
         self._again: dict[Key, float] = {}
         self._refused: dict[ObjectKey, str] = {}
-        self._complaints = Complaints()
+        self._recorder: EventRecorder | None = None
         self._asking: AsyncInterpretation[Key] = AsyncInterpretation(self._mark)
         self._judged: Judgement | None = None
         self._newer: set[str] = set()
@@ -128,14 +126,6 @@ class Detector(BaseService[DetectorState, Key]):
                 return (_key_of(message.subject),)
         return ()
 
-    def forget(self, state: DetectorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: DetectorState, subject: str) -> int:
-        """Position of the last event of a subject."""
-        return state.subjects.get(subject, 0)
-
     def unsettled(self, state: DetectorState, now: float) -> str:
         """What has to be listed or stored before a restored log is compared with the control plane."""
         del now
@@ -149,8 +139,7 @@ class Detector(BaseService[DetectorState, Key]):
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
         """Facts and writes of one template or policy."""
         if key in self._again:
-            assert self._context is not None
-            left = self._again[key] - self._context.clock.monotonic()
+            left = self._again[key] - self.context.clock.monotonic()
             if left > 0:
                 return Decision(wake_at=now + left)
             del self._again[key]
@@ -168,18 +157,19 @@ class Detector(BaseService[DetectorState, Key]):
             return Decision(effects=(Store(key, verdict.blobs, verdict.secret),))
         if isinstance(key, ObjectKey):
             remember(state, key, waiting=verdict.waiting, ranked=verdict.ranked)
-            if not any(isinstance(effect, Tell) for effect in verdict.effects):
-                self._complaints.settled(key)
-        return Decision(events=verdict.events, effects=verdict.effects)
+            if self._recorder is not None and not any(isinstance(effect, Tell) for effect in verdict.effects):
+                self._recorder.settled(key)
+        return verdict
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)
 
     async def start(self, context: Context[DetectorState, Key]) -> None:
         """Open the control plane."""
-        self._context = context
+        await super().start(context)
         self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
+        self._recorder = EventRecorder(self._client, context.clock.now)
         self._asking.interpreters.reach_services(self._client)
         state, client = context.projection.state, self._client
         self._identity = await ControlPlaneIdentity.open(
@@ -200,19 +190,17 @@ class Detector(BaseService[DetectorState, Key]):
 
     def _identity_read(self) -> None:
         """Who the control plane is was read: what follows is decided."""
-        assert self._context is not None
-        guard = self._context.projection.state.guard
-        if guard.judgement is not self._judged or absence.identify(guard, self._context.clock.now()) is not None:
+        guard = self.state.guard
+        if guard.judgement is not self._judged or absence.identify(guard, self.context.clock.now()) is not None:
             if self._watching is not None and self._judged is not None and not self._judged.trusted:
                 # Kinds that the other one did not serve are served again.
                 self._watching.find_now()
             self._judged = guard.judgement
-            self._context.mark((SCOPE,))
+            self.context.mark((SCOPE,))
 
     async def on_caught_up(self) -> None:
         """Watch from now on, as a standby too: a takeover finds everything at hand."""
         assert self._watching is not None
-        assert self._identity is not None
         self._identity.start()
         self._watching.start()
 
@@ -221,24 +209,22 @@ class Detector(BaseService[DetectorState, Key]):
         if self._watching is not None:
             await self._watching.stop()
         await self._writes.close()
-        await self._complaints.close()
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._asking.close()
-        if self._identity is not None:
-            await self._identity.close()
-        if self._client is not None:
-            await self._client.close()
+        await self._identity.close()
+        await self._client.close()
 
     async def on_following(self) -> None:
         """Another instance writes claims now."""
         await self._asking.pause()
-        await self._complaints.close()
+        if self._recorder is not None:
+            await self._recorder.drop()
         await self._writes.close()
         self._writes = Background(concurrency=self._settings.concurrent_writes, retry=(Transient,))
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Store manifests, and hand writes over: a slow control plane must not hold up decisions."""
-        context = self._context
-        assert context is not None
         for effect in effects:
             match effect:
                 case Store():
@@ -248,8 +234,8 @@ class Detector(BaseService[DetectorState, Key]):
                 case NeedKey():
                     await self._need_key(effect)
                 case Tell():
-                    assert self._client is not None
-                    self._complaints.tell(self._client, effect.note, context.clock.now())
+                    assert self._recorder is not None
+                    self._recorder.tell_once(effect.note)
                 case WriteClaim() | WritePolicyId():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:
@@ -257,8 +243,7 @@ class Detector(BaseService[DetectorState, Key]):
 
     async def _store(self, effect: Store) -> None:
         """Store the bytes of one decision, which is made again then; when the log refuses, after a while."""
-        context = self._context
-        assert context is not None
+        context = self.context
         try:
             if effect.secret and isinstance(effect.key, ObjectKey):
                 for digest, data in effect.blobs:
@@ -274,8 +259,7 @@ class Detector(BaseService[DetectorState, Key]):
 
     async def _need_key(self, effect: NeedKey) -> None:
         """Fetch the key of a namespace's Secrets; without one the Secret stays where it is, and that is on record."""
-        context = self._context
-        assert context is not None
+        context = self.context
         key, vault = effect.key, context.blobs.vault
         try:
             if vault is None:
@@ -295,16 +279,14 @@ class Detector(BaseService[DetectorState, Key]):
 
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: its present Secrets are stored again, under the new one."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         state.digest_keys.pop(namespace, None)
         found = [key for key in state.templates if key.resource == "secrets" and key.namespace == namespace]
         for key in found:
             self._refused.pop(key, None)
-        self._context.mark(found)
+        self.context.mark(found)
 
     async def _write(self, effect: WriteClaim | WritePolicyId) -> None:
-        assert self._client is not None
         path, body = _patch_of(effect)
         try:
             await self._client.patch(path, body)

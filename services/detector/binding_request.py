@@ -8,20 +8,13 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.interpreter import (
-    INTERPRET_COMPONENT,
-    INTERPRET_REPLICA,
-    Interpreter,
-    InterpretError,
-    NativeInterpreter,
-    interpret_chain,
-)
+from services._rules.interpreter import Interpreter, InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.native.replicas import wrong_count
 
 PriorityOf = Callable[[str], int | None]
 """Value of a PriorityClass by its name; None where there is none."""
 
-NATIVE: Final[Interpreter] = interpret_chain((NativeInterpreter(),))
+NATIVE: Final[Interpreter] = NativeInterpreter()
 """What is understood without any customization."""
 _COPIED: Final = ("propagateDeps", "placement", "failover", "preserveResourcesOnDeletion", "suspension")
 _CLASS_SOURCE: Final = "KubePriorityClass"
@@ -96,15 +89,15 @@ def binding_spec(
 def _size(spec: Manifest, manifest: Manifest, options: DetectorOptions, interpreter: Interpreter) -> tuple[int, bool]:
     """Enter how large the workload is; its replicas, and whether they are divided."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
-    if options.components and interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT):
+    if options.components and interpreter.hook_enabled(api_version, kind, Operation.COMPONENT):
         # A set of components is placed whole: there are no replicas to divide.
-        components = interpreter.get_components(manifest)
+        components = interpreter.interpret(Operation.COMPONENT, manifest)
         if components:
             spec["components"] = components
         return 0, False
-    if not interpreter.hook_enabled(api_version, kind, INTERPRET_REPLICA):
+    if not interpreter.hook_enabled(api_version, kind, Operation.REPLICA):
         return 0, False
-    replicas, requirements = interpreter.get_replicas(manifest, quota=options.quotas)
+    replicas, requirements = interpreter.interpret(Operation.REPLICA, manifest, options.quotas)
     why = wrong_count(replicas)
     if why:
         raise InterpretError(why, "spec.replicas")

@@ -13,9 +13,10 @@ from schemas.events.binding import BindingReleased, BindingRequested, PolicyRef
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.keys import ObjectKey, PolicyKey
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.absence import absence_guard as absence
+from services._rules.decision import Decision
 from services._rules.interpreter import InterpretError
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.matching import Template, match_policy, template_of
@@ -27,7 +28,6 @@ from services.detector.manifest_content import stripped
 from services.detector.policy_view import PolicyView, id_label
 from services.detector.state import PROPAGATION_KINDS, DetectorState, claimed_policy, rank_of
 
-INLINE_BYTES: Final = 4096
 _REPLACED: Final = "replaced by an object of the same name"
 
 Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased | PolicyChanged | PolicyDeleted
@@ -69,7 +69,7 @@ class Tell(Struct, frozen=True):
 Effect = WriteClaim | WritePolicyId | NeedKey | Tell
 
 
-class DetectorDecision(Struct, frozen=True):
+class DetectorDecision(Decision, frozen=True):
     """Facts to append, the manifest bytes they name, and writes to the control plane that follow.
 
     `secret` marks bytes that must be encrypted before they are stored. After the decision, the state records of a
@@ -77,8 +77,6 @@ class DetectorDecision(Struct, frozen=True):
     keeps the present value.
     """
 
-    events: Sequence[Fact] = ()
-    effects: Sequence[Effect] = ()
     blobs: Sequence[tuple[str, bytes]] = ()
     secret: bool = False
     waiting: bool | None = None

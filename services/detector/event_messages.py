@@ -7,7 +7,7 @@ from typing import Final
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules.constants import POLICY_API
-from services._rules.interpreter import INTERPRET_COMPONENT
+from services._rules.interpreter import Operation
 from services._rules.kubernetes.event_objects import Note
 from services._rules.names import namespaced_key
 from services._rules.policies.unsupported import unsupported_fields
@@ -31,7 +31,7 @@ def unresolved(
 def not_interpreted(state: DetectorState, key: ObjectKey, manifest: Manifest, why: str) -> Note:
     """The Event of an object whose replicas or components no interpreter returned; its binding stays as it was."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
-    components = state.options.components and state.interpreter.hook_enabled(api_version, kind, INTERPRET_COMPONENT)
+    components = state.options.components and state.interpreter.hook_enabled(api_version, kind, Operation.COMPONENT)
     reason, what = ("GetComponentsFailed", "components") if components else ("GetReplicasFailed", "replicas")
     return _note(key, manifest, reason, f"The object's {what} are not known, and it stays as it is in clusters: {why}")
 

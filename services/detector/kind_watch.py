@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -12,7 +12,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._kit.base.outage import Outage
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
-from services._kit.concurrency.tasks import end
+from services._kit.concurrency.tasks import end, set_within
 from services._kit.identity.identity_gate import EndpointIdentity, Gate
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import AsBytes, Decoded, Kept, Reflector, known_uid
@@ -179,11 +179,7 @@ class Watching:
                 self._expected = 0 if new else self._expected - 1
                 pause = 0.1
             self._again.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._again.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._again, pause)
 
     def _follow(self, resource: ApiResource) -> bool:
         """Start a watch unless the kind is followed already or is none of ours."""
@@ -206,31 +202,18 @@ class Watching:
                 self.state.listed.discard(follower.group_resource)
             self._followed.pop(name, None)
 
-        path = resource_path(resource.group, resource.version, resource.name)
-        version, kind = resource.api_version, resource.kind
-        reflector: Reflector[Manifest] | Reflector[Kept]
-        if isinstance(follower, _Templates):
-            reflector = Reflector(
-                self._client,
-                path,
-                follower,
-                AsBytes(),
-                api_version=version,
-                kind=kind,
-                on_gone=gone,
-                gate=Gate(self._identity, follower.refused) if self._identity is not None else None,
-            )
-        else:
-            reflector = Reflector(
-                self._client,
-                path,
-                follower,
-                Decoded(),
-                api_version=version,
-                kind=kind,
-                on_gone=gone,
-                gate=Gate(self._identity, follower.refused) if self._identity is not None else None,
-            )
+        reading: Any = AsBytes() if isinstance(follower, _Templates) else Decoded()
+        refused: Any = follower.refused
+        reflector: Reflector[Any] = Reflector(
+            self._client,
+            resource_path(resource.group, resource.version, resource.name),
+            follower,
+            reading,
+            api_version=resource.api_version,
+            kind=resource.kind,
+            on_gone=gone,
+            gate=Gate(self._identity, refused) if self._identity is not None else None,
+        )
         self._followed[name] = (supervise(f"watch:{name}", reflector.run, returns=True), reflector.outage)
         if resource.kind in INTERPRETERS and _is_policy(resource):
             waiting = spawn("interpreters-wait", self._listed(resource.kind, reflector))
@@ -238,12 +221,9 @@ class Watching:
             waiting.add_done_callback(self._patience.discard)
         return True
 
-    async def _listed(self, kind: str, reflector: Reflector[Manifest] | Reflector[Kept]) -> None:
+    async def _listed(self, kind: str, reflector: Reflector[Any]) -> None:
         """Objects wait for the list of what interprets them, but not for ever: it may be forbidden to us."""
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await reflector.synced.wait()
-        except TimeoutError:
+        if not await set_within(reflector.synced, _PATIENCE):
             log.warning("interpreters_not_listed", kind=kind, until="what was last recorded of them is in force")
             self.mark(take_absence(self.state, kind))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from services._kit.base.settings import SettingsError
+from services._kit.base.settings import SettingsError, gates_of
 from services._kit.content.master_keys import KeyedSettings
 from services._rules.absence.absence_guard import Limits
-from services._rules.feature_gates import FeatureGateError, feature_gates
 from services.detector.binding_request import DetectorOptions
 
 
@@ -39,10 +38,7 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
 
     def options(self) -> DetectorOptions:
         """What the gates add to bindings; raises SettingsError for one that does not exist."""
-        try:
-            gates = feature_gates(self.feature_gates)
-        except FeatureGateError as error:
-            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
+        gates = gates_of(self.feature_gates)
         return DetectorOptions(
             components=gates["MultiplePodTemplatesScheduling"],
             priorities=gates["PriorityBasedScheduling"],

@@ -21,6 +21,7 @@ from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
+from services._rules.facets import ServiceState
 from services._rules.history.retention import all_closed
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
@@ -54,7 +55,7 @@ POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
 
-class DetectorState(Struct):
+class DetectorState(ServiceState):
     """Objects and policies of the control plane by key, and the last fact about each.
 
     `listed` names the kinds of which a complete list was seen; only for them does absence mean anything. `unlisted` are
@@ -72,7 +73,6 @@ class DetectorState(Struct):
     template_facts: dict[ObjectKey, TemplateEvent] = field(default_factory=dict)
     binding_facts: dict[ObjectKey, BindingEvent] = field(default_factory=dict)
     policy_facts: dict[PolicyKey, PolicyEvent] = field(default_factory=dict)
-    subjects: dict[str, int] = field(default_factory=dict)
     by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
@@ -103,6 +103,19 @@ class DetectorState(Struct):
     def candidates(self, api_version: str, kind: str) -> list[PolicyView]:
         """Propagation policies with a selector for a kind."""
         return self.by_kind.get((api_version, kind), [])
+
+    def forget(self, purged: Purged) -> None:
+        """Drop facts that are gone from the log, unless newer facts of the same name exist."""
+        for key in (gone.key for gone in purged.objects):
+            if all_closed(self.template_facts.get(key), self.binding_facts.get(key)):
+                self.template_facts.pop(key, None)
+                self.binding_facts.pop(key, None)
+                self.subjects.pop(template_subject(key), None)
+                self.subjects.pop(binding_subject(key), None)
+        for policy in purged.policies:
+            if all_closed(self.policy_facts.get(policy)):
+                self.policy_facts.pop(policy, None)
+                self.subjects.pop(policy_subject(policy), None)
 
 
 def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable[Key]:
@@ -374,17 +387,3 @@ def claimed_policy(manifest: Manifest) -> PolicyKey | None:
         return None
     kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
     return PolicyKey(kind, claim.namespace, claim.name)
-
-
-def forget(state: DetectorState, purged: Purged) -> None:
-    """Drop facts that are gone from the log, unless newer facts of the same name exist."""
-    for key in (gone.key for gone in purged.objects):
-        if all_closed(state.template_facts.get(key), state.binding_facts.get(key)):
-            state.template_facts.pop(key, None)
-            state.binding_facts.pop(key, None)
-            state.subjects.pop(template_subject(key), None)
-            state.subjects.pop(binding_subject(key), None)
-    for policy in purged.policies:
-        if all_closed(state.policy_facts.get(policy)):
-            state.policy_facts.pop(policy, None)
-            state.subjects.pop(policy_subject(policy), None)

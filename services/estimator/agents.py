@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,24 +11,26 @@ import structlog
 from schemas.agent import RoomAnswers, RoomQuestions
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Unavailable
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import end
 from services._kit.runtime.service import Context
-from services.estimator.remote import Remote
+from services.estimator.remote import MemberAnswers, Remote
 from services.estimator.settings import EstimatorSettings
 from services.estimator.state import EstimatorState
 
 log = structlog.get_logger("estimator.agents")
 
-FACTS: Final = "FACTS"
-
 
 class Agents:
     """The way to all agents; made when this instance begins to lead, closed when it ends."""
 
-    def __init__(self, context: Context[EstimatorState, ObjectKey], settings: EstimatorSettings) -> None:
+    def __init__(
+        self, context: Context[EstimatorState, ObjectKey], members: MemberAnswers, settings: EstimatorSettings
+    ) -> None:
         self._context = context
+        self._members = members
         self._settings = settings
         self._state = context.projection.state
         self._tasks: set[asyncio.Task[None]] = set()
@@ -37,7 +39,7 @@ class Agents:
 
     def ask(self) -> None:
         """Send what decisions want to know, once the slice of decisions under way is over."""
-        if not self._scheduled and any(remote.wanted for remote in self._state.remotes.values()):
+        if not self._scheduled and any(remote.wanted for remote in self._members.agents.values()):
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._send)
 
@@ -67,8 +69,8 @@ class Agents:
 
     def _send(self) -> None:
         self._scheduled = False
-        state, position = self._state, self._context.projection.position[FACTS]
-        for cluster, remote in state.remotes.items():
+        state, position = self._state, self._context.projection.position[FACTS.name]
+        for cluster, remote in self._members.agents.items():
             digests = remote.next_digests()
             if not digests:
                 continue

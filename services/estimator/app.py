@@ -8,40 +8,40 @@ from functools import partial
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from schemas.subjects import object_key
 from services._kit.concurrency.supervision import spawn
 from services._kit.credentials.access import Member, Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.kube.client import KubeClient
 from services._kit.log.stream_port import Message
 from services._kit.members.node_informer import MemberView
-from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
+from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.capacity.replica_estimate import Answers, Picture
+from services._rules.decision import Decision
 from services._rules.delivery.member_address import Access
 from services.estimator.agents import Agents
-from services.estimator.decide import Later, ask, decide
+from services.estimator.decide import ask, decide
 from services.estimator.metrics import register
 from services.estimator.queries import Queries
-from services.estimator.remote import Remote
+from services.estimator.remote import MemberAnswers, Remote
 from services.estimator.settings import EstimatorSettings
-from services.estimator.state import EstimatorState, fold, forget
+from services.estimator.state import EstimatorState, fold
 
 
-class Estimator(BaseService[EstimatorState, ObjectKey]):
+class Estimator(ObjectDecider[EstimatorState]):
     """Bindings and members' nodes in, estimates out."""
 
     name = "estimator"
     filters = ("binding.>", "cluster.*", "estimate.>", "eviction.>", "descheduling.>", "placement.>", "rollup.>")
     patience = 0.2
     hurries = ("binding.", "cluster.", "estimate.")
+    states = EstimatorState
+    _control: KubeClient
+    _members: Members
 
     def __init__(self, settings: EstimatorSettings) -> None:
         self._settings = settings
-        self._context: Context[EstimatorState, ObjectKey] | None = None
-        self._control: KubeClient | None = None
-        self._members: Members | None = None
+        self.known = MemberAnswers()
         self._reached: dict[str, Member] = {}
         self._views: dict[str, tuple[Access, MemberView]] = {}
         self._quiet: dict[str, asyncio.TimerHandle] = {}
@@ -50,28 +50,12 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         self._queries: Queries | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def new_state(self) -> EstimatorState:
-        """An empty projection."""
-        return EstimatorState()
-
     def fold(self, state: EstimatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one fact; members come and go with their clusters."""
         touched = fold(state, message.seq, message.subject, event, message.time)
         if self._acting and isinstance(event, ClusterChanged | ClusterRemoved):
             self._attend(event.name)
         return touched
-
-    def forget(self, state: EstimatorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: EstimatorState, subject: str) -> int:
-        """Position of the last estimate of a subject."""
-        return state.subjects.get(subject, 0)
-
-    def unreadable(self, state: EstimatorState, message: Message) -> Iterable[ObjectKey]:
-        """The object whose facet a newer version wrote."""
-        return () if message.subject.startswith("cluster.") else (object_key(message.subject),)
 
     def recover(self, state: EstimatorState) -> Iterable[ObjectKey]:
         """Objects that wait for an estimate, or for room."""
@@ -81,34 +65,27 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         """The estimate of one object."""
         # What is reserved for too long ends by the clock, before anything is decided.
         state.ledger.expire(now)
-        made = decide(state, key, now, self._settings.agent_answer_timeout)
-        ask(state, key, made, now)
+        made = decide(state, self.known, key, now, self._settings.agent_answer_timeout)
+        ask(self.known, key, made, now)
         if self._agents is not None:
             self._agents.ask()
-        match made.found:
-            case None:
-                return NOTHING
-            case Later():
-                return Decision(wake_at=made.found.at)
-            case _:
-                return Decision(events=(made.found,))
+        return made
 
     async def start(self, context: Context[EstimatorState, ObjectKey]) -> None:
         """Open the control plane, which holds the members' credentials."""
-        self._context = context
+        await super().start(context)
         self._control = await open_kubeconfig(self._settings.control_kubeconfig)
         self._members = Members(self._control)
-        register(context.metrics.reads, context.projection.state)
+        register(context.metrics.reads, context.projection.state, self.known)
 
     async def on_leading(self) -> None:
         """Watch every member."""
-        assert self._context is not None
         self._acting = True
-        self._agents = Agents(self._context, self._settings)
-        for name in [*self._context.projection.state.access, *self._context.projection.state.pull]:
+        self._agents = Agents(self.context, self.known, self._settings)
+        for name in [*self.state.access, *self.state.pull]:
             self._attend(name)
         self._queries = Queries(
-            self._context, self._agents, lambda: {name: view for name, (_, view) in self._views.items()}
+            self.context, self.known, self._agents, lambda: {name: view for name, (_, view) in self._views.items()}
         )
         await self._queries.start()
 
@@ -124,11 +101,7 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         quiet, self._quiet = self._quiet, {}
         for timer in quiet.values():
             timer.cancel()
-        if self._context is not None:
-            state = self._context.projection.state
-            state.answers.clear()
-            state.opening.clear()
-            state.remotes.clear()
+        self.known.clear()
         for part in (queries, agents):
             if part is not None:
                 await part.close()
@@ -138,27 +111,24 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         """Close everything."""
         await self.on_following()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        if self._members is not None:
-            await self._members.close()
-        if self._control is not None:
-            await self._control.close()
+        await self._members.close()
+        await self._control.close()
 
     def _attend(self, name: str) -> None:
         """Make the view of a member fit its access data: none unless it is a ready push member."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         if name not in state.pull:
-            state.remotes.pop(name, None)
-        elif name not in state.remotes:
-            state.remotes[name] = Remote()
+            self.known.agents.pop(name, None)
+        elif name not in self.known.agents:
+            self.known.agents[name] = Remote()
         access = state.access.get(name)
         current = self._views.get(name)
         if current is not None and current[0] == access:
             return
         if current is not None:
-            del self._views[name], state.answers[name]
+            del self._views[name], self.known.nodes[name]
             self._reached.pop(name).close()
-            state.opening.pop(name, None)
+            self.known.opening.pop(name, None)
             self._stop_timer(name)
             task = spawn(f"view-close:{name}", current[1].close())
             self._closing.add(task)
@@ -166,31 +136,28 @@ class Estimator(BaseService[EstimatorState, ObjectKey]):
         if access is None:
             return
         picture = Picture(quotas=self._settings.estimate_quotas)
-        assert self._members is not None
         member = self._reached[name] = self._members.member(access.spec(), lambda: view.reconnect())
         view = MemberView(name, member.open, picture, partial(self._changed, name, picture))
         self._views[name] = (access, view)
-        state.answers[name] = Answers(picture)
-        state.opening[name] = self._context.clock.now() + self._settings.member_sync_timeout
+        self.known.nodes[name] = Answers(picture)
+        self.known.opening[name] = self.context.clock.now() + self._settings.member_sync_timeout
         view.start()
 
     def _changed(self, name: str, picture: Picture) -> None:
         """A node index changed: wake the decisions that wait for it; estimate unplaced objects, debounced."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         if not picture.complete:
             return
-        if state.opening.pop(name, None) is not None:
-            self._context.mark([*state.due(), *state.unplaced])
+        if self.known.opening.pop(name, None) is not None:
+            self.context.mark([*state.due(), *state.unplaced])
             return
         if state.unplaced and name not in self._quiet:
             period = self._settings.member_quiet_period
             self._quiet[name] = asyncio.get_running_loop().call_later(period, self._settled, name)
 
     def _settled(self, name: str) -> None:
-        assert self._context is not None
         self._stop_timer(name)
-        self._context.mark(list(self._context.projection.state.unplaced))
+        self.context.mark(list(self.state.unplaced))
 
     def _stop_timer(self, name: str) -> None:
         timer = self._quiet.pop(name, None)

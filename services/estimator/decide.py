@@ -5,37 +5,29 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from schemas.envelope import Provenance
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Requirements, requirements_of
-from services._rules.effective import spec_with_targets, tasks_of
+from services._rules.decision import Decision
+from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.estimate_requests import candidates
-from services.estimator.remote import FRESH_SECONDS
+from services.estimator.remote import FRESH_SECONDS, MemberAnswers
 from services.estimator.state import Asked, EstimatorState
 
 NODES: Final = "nodes"
 AGENT: Final = "agent"
 
 
-class Later(Struct, frozen=True):
-    """A member is still being listed or queried: decide again when it was, or at `at` (seconds since 1970)."""
-
-    at: float
-
-
-class EstimateDecision(Struct, frozen=True):
-    """The estimate to append, or when to look again; None when the present one answers.
+class EstimateDecision(Decision, frozen=True):
+    """The estimate to append, or until when it waits for a member that is still being listed or queried.
 
     The agents of the members in `asking` are to be asked about what is `wanted` (`ask`).
     """
 
-    found: CapacityEstimated | Later | None = None
     asking: tuple[str, ...] = ()
     wanted: Requirements | None = None
 
@@ -43,14 +35,16 @@ class EstimateDecision(Struct, frozen=True):
 _NOTHING: Final = EstimateDecision()
 
 
-def ask(state: EstimatorState, key: ObjectKey, decision: EstimateDecision, now: float) -> None:
+def ask(members: MemberAnswers, key: ObjectKey, decision: EstimateDecision, now: float) -> None:
     """Take in that the agents of members are asked for an object, as was decided."""
     for name in decision.asking:
         if decision.wanted is not None:
-            state.remotes[name].want(decision.wanted, key, now)
+            members.agents[name].want(decision.wanted, key, now)
 
 
-def decide(state: EstimatorState, key: ObjectKey, now: float, patience: float = 2.0) -> EstimateDecision:
+def decide(
+    state: EstimatorState, members: MemberAnswers, key: ObjectKey, now: float, patience: float = 2.0
+) -> EstimateDecision:
     """The estimate that should become the latest of an object, and whom to ask for it.
 
     The estimate waits `patience` seconds for an agent. An unschedulable object is estimated again while it asks.
@@ -67,38 +61,41 @@ def decide(state: EstimatorState, key: ObjectKey, now: float, patience: float = 
     try:
         names = _candidates(state, asked, asked.spec)
         wanted = requirements_of(asked.spec)
-        if due and (waiting := [state.opening[name] for name in names if state.opening.get(name, 0.0) > now]):
-            return EstimateDecision(Later(max(waiting)))
-        asking = _to_ask(state, asked, wanted, names, due, now)
-        if any(not state.remotes[name].silent for name in asking):
-            return EstimateDecision(Later(now + patience), asking, wanted)
-        found = tuple(_answer(state, name, wanted, now) for name in names)
+        if due and (waiting := [members.opening[name] for name in names if members.opening.get(name, 0.0) > now]):
+            return EstimateDecision(wake_at=max(waiting))
+        asking = _to_ask(state, members, asked, wanted, names, due, now)
+        if any(not members.agents[name].silent for name in asking):
+            return EstimateDecision(wake_at=now + patience, asking=asking, wanted=wanted)
+        found = tuple(_answer(state, members, name, wanted, now) for name in names)
     except (msgspec.ValidationError, QuantityError, ValueError):
         # The scheduler reports what is wrong with the binding; it need not wait for an estimate.
         failed, found = True, ()
     if not due and not _is_news(asked, found):
-        again = Later(now + FRESH_SECONDS) if any(item.cluster in state.remotes for item in found) else None
-        return EstimateDecision(again, asking, wanted)
-    own = {"binding": asked.binding_seq}
-    if asked.eviction_seq:
-        own["eviction"] = asked.eviction_seq
+        again = now + FRESH_SECONDS if any(item.cluster in members.agents for item in found) else None
+        return EstimateDecision(wake_at=again, asking=asking, wanted=wanted)
     event = CapacityEstimated(
         key=key,
         uid=asked.uid,
         requirements_digest=wanted.digest if wanted is not None and not failed else "",
         estimates=found,
-        provenance=Provenance(own=own),
+        provenance=asked.seen("binding", "eviction"),
     )
-    return EstimateDecision(event, asking, wanted)
+    return EstimateDecision((event,), asking=asking, wanted=wanted)
 
 
 def _candidates(state: EstimatorState, asked: Asked, spec: Manifest) -> list[str]:
-    spec = spec_with_targets(spec, asked.targets, tasks_of(asked.eviction, asked.uid))
+    spec = spec_with_targets(spec, asked.targets, asked.tasks)
     return candidates(state.clusters, binding_view(spec))
 
 
 def _to_ask(
-    state: EstimatorState, asked: Asked, wanted: Requirements, names: list[str], due: bool, now: float
+    state: EstimatorState,
+    members: MemberAnswers,
+    asked: Asked,
+    wanted: Requirements,
+    names: list[str],
+    due: bool,
+    now: float,
 ) -> tuple[str, ...]:
     """Members whose agents have not answered this and may be asked now.
 
@@ -110,18 +107,20 @@ def _to_ask(
     return tuple(
         name
         for name in names
-        if (remote := state.remotes.get(name)) is not None
+        if (remote := members.agents.get(name)) is not None
         and remote.answer(wanted, position, since) is None
         and remote.may_ask(now)
     )
 
 
-def _answer(state: EstimatorState, name: str, wanted: Requirements, now: float) -> ClusterEstimate:
-    answers = state.answers.get(name)
+def _answer(
+    state: EstimatorState, members: MemberAnswers, name: str, wanted: Requirements, now: float
+) -> ClusterEstimate:
+    answers = members.nodes.get(name)
     if answers is not None:
         count = answers.replicas(wanted, state.ledger.taken(name), state.ledger.version(name))
         return ClusterEstimate(name, count, NODES, at=now) if count != NO_OPINION else ClusterEstimate(name)
-    remote = state.remotes.get(name)
+    remote = members.agents.get(name)
     known = remote.known.get(wanted.digest) if remote is not None and not remote.silent else None
     if known is None or known.replicas == NO_OPINION:
         return ClusterEstimate(name)

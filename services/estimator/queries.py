@@ -23,6 +23,7 @@ from services._kit.members.node_informer import MemberView
 from services._kit.members.unschedulable import NotCounted, unschedulable_replicas
 from services._kit.runtime.service import Context
 from services.estimator.agents import Agents
+from services.estimator.remote import MemberAnswers
 from services.estimator.state import EstimatorState
 
 
@@ -32,10 +33,12 @@ class Queries:
     def __init__(
         self,
         context: Context[EstimatorState, ObjectKey],
+        members: MemberAnswers,
         agents: Agents,
         views: Callable[[], Mapping[str, MemberView]],
     ) -> None:
         self._context = context
+        self._members = members
         self._agents = agents
         self._views = views
         self._subscription: Any = None
@@ -76,14 +79,14 @@ class Queries:
 
         Where that is unknown, the answer has a problem and no count.
         """
-        state, number = self._context.projection.state, str(self._agents.number())
-        view, answers = self._views().get(cluster), state.answers.get(cluster)
+        number = str(self._agents.number())
+        view, answers = self._views().get(cluster), self._members.nodes.get(cluster)
         try:
             if view is not None and view.client is not None and answers is not None and answers.picture.complete:
                 now, waiting = self._context.clock.now(), answers.picture.waiting
                 count = await unschedulable_replicas(view.client, waiting, workload, threshold, now)
                 return RoomAnswers(id=number, replicas=(count,))
-            if cluster in state.remotes:
+            if cluster in self._members.agents:
                 question = RoomQuestions(id=number, workload=workload, threshold=threshold)
                 return await self._agents.put(cluster, question)
         except (NotCounted, ApiError, Unreachable, LogError) as error:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from schemas.agent import MAX_QUESTIONS, RoomQuestions, TakenPods
 from schemas.keys import ObjectKey
-from services._rules.capacity.replica_estimate import NO_OPINION, Requirements
+from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Requirements
 from services._rules.capacity.reserved import PodClass
 
 KEPT: Final = 512
@@ -86,6 +86,20 @@ class Remote(Struct):
             self.known[digest] = Known(position, count, now)
             concerned |= self.waiting.pop(digest, set())
         return concerned
+
+
+class MemberAnswers(Struct):
+    """What members say of their room, as the service watches and asks them: by nodes, and by agents."""
+
+    nodes: dict[str, Answers] = field(default_factory=dict)
+    agents: dict[str, Remote] = field(default_factory=dict)
+    opening: dict[str, float] = field(default_factory=dict)
+    """Members whose first lists are on their way, and until when they are waited for (seconds since 1970)."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for part in (self.nodes, self.agents, self.opening):
+            part.clear()
 
 
 def _pods(want: PodClass, count: int) -> TakenPods:

@@ -3,57 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Raw, field
+from msgspec.structs import replace
 
 from schemas.codec import Known
+from schemas.envelope import NO_PROVENANCE
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
-from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
+from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from schemas.subjects import estimate as estimate_subject
-from services._rules.capacity.replica_estimate import Answers
 from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
 from services._rules.delivery.member_address import Access, access_of
-from services._rules.effective import current_targets, lowers
+from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
-from services.estimator.remote import Remote
+
+_NO_SPEC: Final = Raw(b"{}")
 
 
-class Asked(Struct):
-    """Facets of one object that decide whether and what to estimate; `spec` is None without a request."""
+class Asked(ObjectFacets):
+    """Facets of one object that decide whether and what to estimate; its binding is kept without the spec."""
 
-    uid: str = ""
     spec: Manifest | None = None
-    binding_seq: int = 0
-    placement: PlacementDecided | PlacementFailed | None = None
-    placement_seq: int = 0
-    eviction: EvictionEvent | None = None
-    eviction_seq: int = 0
-    descheduling: DeschedulingEvent | None = None
-    descheduling_seq: int = 0
-    estimate: CapacityEstimated | None = None
-
-    @property
-    def placed(self) -> PlacementDecided | PlacementFailed | None:
-        """The placement in force for the present uid."""
-        return self.placement if self.placement is not None and self.placement.uid == self.uid else None
-
-    @property
-    def targets(self) -> tuple[TargetCluster, ...]:
-        """Clusters that run it, without what was evicted or taken back."""
-        return current_targets(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
+    """What is asked for; None where no estimate is."""
 
     @property
     def unplaced(self) -> bool:
@@ -62,33 +44,30 @@ class Asked(Struct):
 
     def position(self, leaving: dict[str, int]) -> int:
         """The position up to which an estimate must have read."""
-        lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
-        return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
+        return asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, self.lowered_seq)
 
 
-class EstimatorState(Struct):
-    """The projection of the estimator, and the views of members that its shell keeps in step."""
+class EstimatorState(ObjectStates[Asked]):
+    """The projection of the estimator."""
 
-    objects: dict[ObjectKey, Asked] = field(default_factory=dict)
+    kind = Asked
+    writes = "estimate"
     unplaced: set[ObjectKey] = field(default_factory=set)
     clusters: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     leaving: dict[str, int] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
-    subjects: dict[str, int] = field(default_factory=dict)
     pull: set[str] = field(default_factory=set)
     """Pull members that are ready."""
     ledger: ReservationLedger = field(default_factory=ReservationLedger)
-    answers: dict[str, Answers] = field(default_factory=dict)
-    remotes: dict[str, Remote] = field(default_factory=dict)
-    opening: dict[str, float] = field(default_factory=dict)
-    """Members whose first lists are on their way, and until when they are waited for (seconds since 1970)."""
 
-    def of(self, key: ObjectKey) -> Asked:
-        """What is known of one object, made on first mention."""
-        asked = self.objects.get(key)
-        if asked is None:
-            asked = self.objects[key] = Asked()
-        return asked
+    def forget(self, purged: Purged) -> None:
+        """Drop what is gone from the log, unless newer facts of it exist."""
+        for key, _ in self.drop(purged):
+            self.ledger.forget(key)
+            self.unplaced.discard(key)
+        for name in purged.clusters:
+            if name not in self.clusters.by_name:
+                self.leaving.pop(name, None)
 
     def is_due(self, asked: Asked) -> bool:
         """Whether an estimate is asked for and no present one answers."""
@@ -101,42 +80,34 @@ class EstimatorState(Struct):
 
 def fold(state: EstimatorState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
     """Apply one fact, `stored` at a time, and return the objects to decide again."""
+    if isinstance(event, ClusterChanged | ClusterRemoved):
+        return _cluster(state, seq, event)
+    if isinstance(event, StatusRolledUp):
+        freed = state.ledger.shown(event.key, event.uid, event.items, stored, seq)
+        return list(state.unplaced) if freed else ()
+    if not is_of_facet(event):
+        return ()
+    asked = state.take(seq, subject, event)
     freed = False
     match event:
         case BindingRequested() | BindingReleased():
-            asked = state.of(event.key)
-            asked.uid, asked.binding_seq, asked.spec = event.uid, seq, None
+            asked.spec = None
             needs: Needs = ()
-            if isinstance(event, BindingRequested) and not event.everywhere:
-                spec = msgspec.json.decode(event.spec)
-                asked.spec = spec if event.policy is not None and divides_by_room(spec) else None
-                needs = _needs(spec)
+            if isinstance(event, BindingRequested):
+                asked.binding = replace(event, spec=_NO_SPEC, provenance=NO_PROVENANCE)
+                if not event.everywhere:
+                    spec = msgspec.json.decode(event.spec)
+                    asked.spec = spec if event.policy is not None and divides_by_room(spec) else None
+                    needs = _needs(spec)
             state.ledger.requested(event.key, event.uid, needs, seq)
         case PlacementDecided() | PlacementFailed():
-            asked = state.of(event.key)
-            asked.placement, asked.placement_seq = event, seq
             freed = state.ledger.placed(event.key, event.uid, event.clusters, event.scheduled_at, seq)
         case PlacementReleased():
-            asked = state.of(event.key)
-            asked.placement, asked.placement_seq = None, seq
             freed = state.ledger.placed(event.key, event.uid, (), stored, seq)
-        case StatusRolledUp():
-            freed = state.ledger.shown(event.key, event.uid, event.items, stored, seq)
-            return list(state.unplaced) if freed else ()
-        case EvictionRequested() | EvictionFinished():
-            asked = state.of(event.key)
-            asked.eviction, asked.eviction_seq = event, seq
-        case ReplicasDescheduled():
-            asked = state.of(event.key)
-            asked.descheduling, asked.descheduling_seq = event, seq
         case CapacityEstimated():
-            state.of(event.key).estimate = event
-            state.subjects[subject] = seq
             return ()
-        case ClusterChanged() | ClusterRemoved():
-            return _cluster(state, seq, event)
         case _:
-            return ()
+            pass
     if asked.unplaced:
         state.unplaced.add(event.key)
     else:
@@ -175,12 +146,7 @@ def _cluster(state: EstimatorState, seq: int, event: ClusterChanged | ClusterRem
             state.leaving.pop(name, None)
     if name not in state.leaving:
         return list(state.unplaced)
-    concerned = [
-        key
-        for key, asked in state.objects.items()
-        if asked.placed is not None and any(target.name == name for target in asked.placed.clusters)
-    ]
-    return [*concerned, *state.unplaced]
+    return [*state.running_in(name), *state.unplaced]
 
 
 def _access(event: ClusterChanged, manifest: Manifest) -> Access | None:
@@ -197,17 +163,3 @@ def _needs(spec: Manifest) -> Needs:
     except (QuantityError, ValueError, TypeError):
         # The scheduler reports what is wrong with it.
         return ()
-
-
-def forget(state: EstimatorState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless newer facts of them exist."""
-    for gone in purged.objects:
-        asked = state.objects.get(gone.key)
-        if asked is not None and asked.spec is None and asked.binding_seq <= gone.position:
-            del state.objects[gone.key]
-            state.ledger.forget(gone.key)
-            state.unplaced.discard(gone.key)
-            state.subjects.pop(estimate_subject(gone.key), None)
-    for name in purged.clusters:
-        if name not in state.clusters.by_name:
-            state.leaving.pop(name, None)

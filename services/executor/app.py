@@ -13,7 +13,6 @@ from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import activity
 from services._kit.base.log_errors import LogError, Refused
@@ -23,17 +22,17 @@ from services._kit.credentials.access import Member, Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_metrics import WriteMetrics, register_lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.delivery.reports import Appending, Reports
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
 from services._rules.delivery.member_address import Access
 from services._rules.interpreter.configuration import FILTERS, Target
-from services.executor.metrics import Deliveries, register_lane
+from services.executor.metrics import Deliveries
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold, forget
+from services.executor.state import ExecutorState, LaneKey, abandoned, cut, fold
 
 log = structlog.get_logger("executor")
 
@@ -45,26 +44,22 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     name = "executor"
     filters = ("work.>", "cluster.*", "observed.>", *FILTERS)
+    states = ExecutorState
+    _control: KubeClient
+    _members: Members
+    _reports: Reports
+    _deliveries: Deliveries | None = None
+    _written: WriteMetrics
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
-        self._context: Context[ExecutorState, LaneKey] | None = None
-        self._control: KubeClient | None = None
-        self._members: Members | None = None
         self._reached: dict[str, Member] = {}
         self._lanes: dict[str, tuple[Access, Lane]] = {}
-        self._reports: Reports | None = None
-        self._deliveries: Deliveries | None = None
-        self._written: WriteMetrics | None = None
         self._acting = False
         self._closing: set[asyncio.Task[None]] = set()
         self._interpretation = Interpretation()
         self._reinterpreted: set[Target] = set()
         self._looking: asyncio.Task[None] | None = None
-
-    def new_state(self) -> ExecutorState:
-        """An empty projection."""
-        return ExecutorState()
 
     def fold(self, state: ExecutorState, message: Message, event: Known) -> Iterable[LaneKey]:
         """Apply one event."""
@@ -74,10 +69,10 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             self._requeue(state, self._interpretation.take(event))
             return ()
         touched = fold(state, message.seq, message.subject, event)
-        if isinstance(event, WorkObserved) and self._reports is not None:
+        if isinstance(event, WorkObserved) and self._context is not None:
             self._reports.folded(event)
-            if self._acting and self._context is not None:
-                own = self._context.appender.producer
+            if self._acting:
+                own = self.context.appender.producer
                 if event.cluster in self._lanes and message.headers.get(HEADER_PRODUCER) != own:
                     # A replaced leader may still append what it had begun: the present state is observed after it.
                     self._lanes[event.cluster][1].look_at(event.key)
@@ -102,17 +97,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                 # One cluster's works are many: others have a turn in between.
                 await asyncio.sleep(0)
 
-    def forget(self, state: ExecutorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: ExecutorState, subject: str) -> int:
-        """Position of the last observation of a subject."""
-        return state.subjects.get(subject, 0)
-
     async def start(self, context: Context[ExecutorState, LaneKey]) -> None:
         """Open the control plane, which holds the members' credentials."""
-        self._context = context
+        await super().start(context)
         self._control = await open_kubeconfig(self._settings.control_kubeconfig, connections=4)
         self._members = Members(self._control)
         self._interpretation.reach_services(self._control)
@@ -122,17 +109,15 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     async def _hint(self, cluster: str) -> None:
         """Publish a best-effort activity hint for the cluster."""
-        if self._context is None or self._context.connection is None:
+        if self.context.connection is None:
             return
         try:
-            await self._context.connection.publish(activity(cluster), b"")
+            await self.context.connection.publish(activity(cluster), b"")
         except LogError:
             return
 
     async def on_leading(self) -> None:
         """Open a lane to every member and enqueue all unfinished works."""
-        assert self._context is not None
-        assert self._reports is not None
         self._acting = True
         self._reports.start()
         if not self._held:
@@ -141,7 +126,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
     @property
     def _held(self) -> bool:
         """Whether a restore is under way: the works may be older than what the members hold."""
-        restoration = self._context.restoration if self._context is not None else None
+        restoration = self.context.restoration
         return restoration is not None and restoration.holds
 
     def on_restored(self) -> None:
@@ -149,8 +134,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._open_all()
 
     def _open_all(self) -> None:
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         for name in list(state.clusters):
             self._open(name)
         for name in state.removed:
@@ -167,21 +151,17 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if self._looking is not None:
             await end(self._looking)
         for cluster in lanes:
-            assert self._context is not None
-            self._context.metrics.reads.forget(cluster=cluster)
+            self.context.metrics.reads.forget(cluster=cluster)
         await asyncio.gather(*(lane.close() for _, lane in lanes.values()))
-        if self._reports is not None:
-            await self._reports.close()
+        await self._reports.close()
 
     async def stop(self) -> None:
         """Close everything."""
         await self.on_following()
         await asyncio.gather(*self._closing, return_exceptions=True)
         await self._interpretation.close()
-        if self._members is not None:
-            await self._members.close()
-        if self._control is not None:
-            await self._control.close()
+        await self._members.close()
+        await self._control.close()
 
     def on_dirty(self, keys: Iterable[LaneKey]) -> None:
         """Hand changed works to their lanes; open and close lanes with their clusters."""
@@ -203,20 +183,17 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         Should it join again, its copies are then left alone until works of the new membership take them over: carrying
         out what was withdrawn for the old one would stop everything that runs there.
         """
-        assert self._context is not None
-        assert self._reports is not None
-        for work, seq in abandoned(self._context.projection.state, cluster):
+        for work, seq in abandoned(self.state, cluster):
             said = self._reports.latest(cluster, work.key)
             if said is None or not said.absent or said.work_seq < seq:
-                at = self._context.clock.now()
+                at = self.context.clock.now()
                 self._reports.report(
                     WorkObserved(cluster=cluster, key=work.key, uid=work.uid, work_seq=seq, absent=True, at=at)
                 )
 
     def _open(self, cluster: str) -> None:
         """Make the lane of a cluster fit its access data: none for pull members and for those that left."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         access = state.clusters.get(cluster)
         current = self._lanes.get(cluster)
         if current is not None and current[0] == access:
@@ -224,7 +201,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if current is not None:
             del self._lanes[cluster]
             self._reached.pop(cluster).close()
-            self._context.metrics.reads.forget(cluster=cluster)
+            self.context.metrics.reads.forget(cluster=cluster)
             task = spawn(f"lane-close:{cluster}", current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -234,19 +211,16 @@ class Executor(BaseService[ExecutorState, LaneKey]):
             concurrency=self._settings.cluster_concurrency, longest_backoff=self._settings.longest_backoff
         )
         source = self._source(cluster)
-        assert self._members is not None
-        member = self._members.member(access.spec(), lambda: lane.reconnect(), self._context.guard)
+        member = self._members.member(access.spec(), lambda: lane.connection.retry(), self.context.guard)
         lane = Lane(cluster, member.open, source, settings, self._interpretation, self._written)
         self._lanes[cluster], self._reached[cluster] = (access, lane), member
-        register_lane(self._context.metrics.reads, lane)
+        register_lane(self.context.metrics.reads, lane)
         lane.start()
         for key in state.of(cluster).unfinished():
             lane.look_at(key)
 
     def _source(self, cluster: str) -> WorkSource:
-        context, reports = self._context, self._reports
-        assert context is not None
-        assert reports is not None
+        context, reports = self.context, self._reports
         works = context.projection.state.of(cluster)
 
         def work(key: ObjectKey) -> tuple[WorkEvent, int] | None:
@@ -286,8 +260,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     async def _stored(self, position: int) -> bytes | None:
         """The manifest that stands in the log in a work; its cluster had an agent when the work was read."""
-        assert self._context is not None
-        message = await self._context.logs["FACTS"].get(position)
+        message = await self.context.logs["FACTS"].get(position)
         event = decode(message.subject, message.data) if message is not None else None
         if not isinstance(event, WorkRendered) or isinstance(event.manifest, UnsetType):
             return None
@@ -295,10 +268,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     async def _recall(self, current: WorkRendered, digest: str) -> WorkRendered | None:
         """The earlier work of a digest, read back from the log; None when the log has forgotten it."""
-        assert self._context is not None
         position = current.prev
         for _ in range(_LOOK_BACK):
-            message = await self._context.logs["FACTS"].get(position) if position > 0 else None
+            message = await self.context.logs["FACTS"].get(position) if position > 0 else None
             if message is None:
                 return None
             event = decode(message.subject, message.data)
@@ -308,7 +280,6 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         return None
 
     async def _bytes(self, work: WorkRendered) -> bytes:
-        assert self._context is not None
         if isinstance(work.manifest, UnsetType):
-            return await self._context.blobs.get(work.digest)
+            return await self.context.blobs.get(work.digest)
         return bytes(work.manifest)

@@ -7,8 +7,7 @@ from typing import Final
 from schemas.codec import Known
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
-from services._kit.base.metrics import KitMetrics, ReadCollector, exponential
-from services._kit.delivery.lane import Lane
+from services._kit.base.metrics import KitMetrics, exponential
 from services._kit.log.stream_port import Message
 
 _UNDER_WAY: Final = 65536
@@ -49,22 +48,3 @@ class Deliveries:
             seconds = max(0.0, message.time - since)
             self._stage(seconds)
             self._seconds.observe(seconds, "error" if event.reason else "success")
-
-
-def register_lane(reads: ReadCollector, lane: Lane) -> None:
-    """Offer what one cluster's lane does, from its opening on."""
-    cluster, stats = lane.cluster, lane.stats
-    reads.gauge("lane_backlog", "Objects not yet in line", lambda: lane.backlog, cluster=cluster)
-    reads.gauge("lane_up", "1 while the cluster answers", lambda: not lane.trouble, cluster=cluster)
-    writes = "Writes to members by what they did"
-    reads.counter("lane_writes", writes, lambda: stats.created, cluster=cluster, operation="create")
-    reads.counter("lane_writes", writes, lambda: stats.updated, cluster=cluster, operation="update")
-    reads.counter("lane_writes", writes, lambda: stats.deleted, cluster=cluster, operation="delete")
-    reads.counter("lane_unchanged", "Objects found as they should be", lambda: stats.unchanged, cluster=cluster)
-    reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, cluster=cluster)
-    repairs = "Objects put back that had been changed or deleted in the member"
-    reads.counter("lane_repairs", repairs, lambda: stats.repaired, cluster=cluster)
-    window = lane.pace.window
-    reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
-    breaks = "Times the cluster stopped answering"
-    reads.counter("lane_interruptions", breaks, lambda: stats.unreachable, cluster=cluster)

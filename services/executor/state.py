@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct, field
+from msgspec import field
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
@@ -15,18 +15,18 @@ from schemas.keys import ObjectKey
 from schemas.subjects import observed
 from services._rules.delivery.cluster_works import ClusterWorks, is_cut, remembered
 from services._rules.delivery.member_address import Access, access_of
+from services._rules.facets import ServiceState
 
 LaneKey = tuple[str, ObjectKey | None]
 """A cluster and one of its objects; no object: the cluster itself changed."""
 
 
-class ExecutorState(Struct):
+class ExecutorState(ServiceState):
     """The projection of the executor; `removed` names clusters that were members."""
 
     removed: set[str] = field(default_factory=set)
     clusters: dict[str, Access] = field(default_factory=dict)
     by_cluster: dict[str, ClusterWorks] = field(default_factory=dict)
-    subjects: dict[str, int] = field(default_factory=dict)
 
     def of(self, cluster: str) -> ClusterWorks:
         """Works of one cluster, made on first mention."""
@@ -34,6 +34,20 @@ class ExecutorState(Struct):
         if works is None:
             works = self.by_cluster[cluster] = ClusterWorks()
         return works
+
+    def forget(self, purged: Purged) -> None:
+        """Drop works and reports that are gone from the log, and whatever is left of clusters that were removed."""
+        for name, works in self.by_cluster.items():
+            for gone in purged.objects:
+                if works.forget(gone.key, gone.position):
+                    self.subjects.pop(observed(name, gone.key), None)
+        for name in purged.clusters:
+            self.removed.discard(name)
+            left = self.by_cluster.get(name)
+            if left is not None and name not in self.clusters:
+                del self.by_cluster[name]
+                for key in left.observed:
+                    self.subjects.pop(observed(name, key), None)
 
 
 def fold(state: ExecutorState, seq: int, subject: str, event: Known) -> Iterable[LaneKey]:
@@ -83,18 +97,3 @@ def cut(works: ClusterWorks) -> dict[str, int]:
         for work, position in works.works.values()
         if isinstance(work, WorkRendered) and is_cut(work)
     }
-
-
-def forget(state: ExecutorState, purged: Purged) -> None:
-    """Drop works and reports that are gone from the log, and whatever is left of clusters that were removed."""
-    for name, works in state.by_cluster.items():
-        for gone in purged.objects:
-            if works.forget(gone.key, gone.position):
-                state.subjects.pop(observed(name, gone.key), None)
-    for name in purged.clusters:
-        state.removed.discard(name)
-        left = state.by_cluster.get(name)
-        if left is not None and name not in state.clusters:
-            del state.by_cluster[name]
-            for key in left.observed:
-                state.subjects.pop(observed(name, key), None)

@@ -1,19 +1,10 @@
 """Starts the failover service: `python -m services.failover`."""
 
-from __future__ import annotations
-
-import sys
-from collections.abc import Sequence
-
-from services._kit.runtime.service_wiring import run
+from services._kit.runtime.service_wiring import Program
 from services.failover.app import Failover
 from services.failover.settings import FailoverSettings
 
-
-def main(arguments: Sequence[str] = ()) -> int:
-    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
-    return run(Failover, FailoverSettings, arguments)
-
+main = Program(Failover, FailoverSettings)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main.exit()

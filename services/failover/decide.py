@@ -16,7 +16,7 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
-from services._rules.effective import effective
+from services._rules.decision import Decision
 from services._rules.failover import application_failover as application
 from services._rules.failover.eviction_requests import Target, evict, removed
 from services._rules.failover.eviction_tasks import Assessment, assess, expires_at, next_look
@@ -42,15 +42,13 @@ class Rules(Struct, frozen=True, kw_only=True):
     gates: application.Gates = application.Gates()
 
 
-class FailoverDecision(Struct, frozen=True, kw_only=True):
-    """The eviction fact to append, if any, and when to decide again.
+class FailoverDecision(Decision, frozen=True):
+    """The eviction fact to append, if any.
 
     `by_taint`: the event makes the object leave a tainted cluster. `problem` is why it should leave a
     cluster but cannot be moved yet.
     """
 
-    event: EvictionEvent | None = None
-    wake_at: float | None = None
     by_taint: bool = False
     problem: str = ""
 
@@ -80,13 +78,13 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
     binding, eviction = moving.binding, moving.eviction
     if not isinstance(binding, BindingRequested) or (eviction is not None and eviction.uid != binding.uid):
         if isinstance(eviction, EvictionRequested):
-            return FailoverDecision(event=EvictionFinished(key=key, uid=eviction.uid, provenance=_seen(moving)))
+            return FailoverDecision((EvictionFinished(key=key, uid=eviction.uid, provenance=_seen(moving)),))
         if not isinstance(binding, BindingRequested):
             return _NOTHING
     if binding.everywhere:
         return _NOTHING
     before = moving.tasks
-    where = effective(binding, moving.placed, eviction, eviction_seq=moving.eviction_seq, clusters=state.clusters)
+    where = moving.effective(state.clusters)
     ended: tuple[str, ...] = ()
     draft = _Draft(where.targets, before)
     if before:
@@ -115,7 +113,7 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
         # Nothing ended, or what did is held back as it is.
         return FailoverDecision(wake_at=wake_at, problem=draft.problem)
     event = _event(moving, binding, draft.tasks, ended)
-    return FailoverDecision(event=event, wake_at=wake_at, by_taint=draft.by_taint, problem=draft.problem)
+    return FailoverDecision((event,), wake_at, by_taint=draft.by_taint, problem=draft.problem)
 
 
 def _held_back(
@@ -165,13 +163,7 @@ def _event(moving: Moving, binding: BindingRequested, tasks: Tasks, ended: tuple
 
 
 def _seen(moving: Moving) -> Provenance:
-    positions = {
-        "binding": moving.binding_seq,
-        "placement": moving.placement_seq,
-        "rollup": moving.rollup_seq,
-        "eviction": moving.eviction_seq,
-    }
-    return Provenance(own={facet: seq for facet, seq in positions.items() if seq})
+    return moving.seen("binding", "placement", "rollup", "eviction")
 
 
 def _answered(moving: Moving, binding: BindingRequested) -> bool:

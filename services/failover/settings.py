@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from services._kit.base.settings import Settings, SettingsError
+from services._kit.base.settings import Settings, SettingsError, gates_of
 from services._rules.failover.application_failover import Gates
-from services._rules.feature_gates import FeatureGateError, feature_gates
 from services.failover.decide import Rules
 
 _PURGE_MODES: Final = ("Gracefully", "Directly")
@@ -41,10 +40,7 @@ class FailoverSettings(Settings, frozen=True, kw_only=True, forbid_unknown_field
 
     def rules(self) -> Rules:
         """What the settings mean for decisions; raises SettingsError for a feature gate that does not exist."""
-        try:
-            gates = feature_gates(self.feature_gates)
-        except FeatureGateError as error:
-            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
+        gates = gates_of(self.feature_gates)
         return Rules(
             taint_eviction=gates["Failover"] and self.enable_taint_manager and self.enable_no_execute_taint_eviction,
             purge_mode=self.no_execute_taint_eviction_purge_mode,

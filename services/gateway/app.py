@@ -9,19 +9,17 @@ from collections.abc import Iterable
 import structlog
 
 from schemas.codec import Known
-from schemas.hints import Purged
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import BaseService, Context
-from services._rules.history.timeline import FACTS, OBSERVED
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
-from services.gateway.http.collection_watches import Watching
 from services.gateway.http.gateway_api import Api
 from services.gateway.metrics import GatewayMetrics
 from services.gateway.protocol.front_auth import Authenticator, tls_of
 from services.gateway.protocol.rendered_views import Encoder
 from services.gateway.settings import GatewaySettings
-from services.gateway.state import FILTERS, GatewayState, Place, fold, forget
+from services.gateway.state import FILTERS, GatewayState, Place, fold
 from services.gateway.views.catalog import Catalog
 
 
@@ -54,20 +52,14 @@ class Gateway(BaseService[GatewayState, Place]):
         """Apply one event."""
         return fold(state, message.seq, message.time, event)
 
-    def forget(self, state: GatewayState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
     async def start(self, context: Context[GatewayState, Place]) -> None:
         """Listen; until the log was read, resources answer that it is being read."""
-        self._ends = {name: (await context.logs[name].identity()).last_seq for name in (FACTS, OBSERVED)}
-        encoder = Encoder(context.blobs)
-        reader = Reader(self.catalog, encoder, context.clock, self.grown)
-        watching = Watching(reader)
-        metrics = GatewayMetrics(context.metrics.registry, context.metrics.reads, self.catalog, encoder, watching)
+        self._ends = {name: (await context.logs[name].identity()).last_seq for name in (FACTS.name, OBSERVED.name)}
+        reader = Reader(self.catalog, Encoder(context.blobs), context.clock, self.grown)
+        metrics = GatewayMetrics(context.metrics.registry, context.metrics.reads, self.catalog, reader)
         context.health.check("catalog", lambda: "" if self._ready else "the log is still being read")
         histories = Histories(context.logs)
-        self.api = Api(self._settings, reader, watching, histories, context.health, metrics, loaded=lambda: self._ready)
+        self.api = Api(self._settings, reader, histories, context.health, metrics, loaded=lambda: self._ready)
         await self.api.start()
         context.health.fact("api", lambda: self.api.url if self.api is not None else "")
         self._log.info("api", url=self.api.url)
@@ -78,8 +70,8 @@ class Gateway(BaseService[GatewayState, Place]):
         Its revision is where the log ended, whatever stands there: the last events that earlier revisions came from may
         have been purged, and a revision never goes back.
         """
-        self._state.facts = max(self._state.facts, self._ends[FACTS])
-        self._state.observations = max(self._state.observations, self._ends[OBSERVED])
+        self._state.facts = max(self._state.facts, self._ends[FACTS.name])
+        self._state.observations = max(self._state.observations, self._ends[OBSERVED.name])
         self.catalog.start(self._state)
         self._ready = True
         self._notify()

@@ -11,7 +11,7 @@ from schemas.manifest import Manifest
 from services._kit.log.fact_history import story
 from services._kit.log.stream_port import Log
 from services._rules.history.timeline import Entry, line
-from services.gateway.protocol.status_answers import Failure, bad_request
+from services.apiserver.core.status_errors import ApiError, bad_request
 from services.gateway.views.view_shapes import encode, time_text
 
 
@@ -22,11 +22,11 @@ class Histories:
         self._logs = logs
 
     async def document(self, resource: str, namespace: str, name: str) -> bytes:
-        """The history of an object as JSON; raises Failure 404 when the log knows nothing of it."""
+        """The history of an object as JSON; raises ApiError 404 when the log knows nothing of it."""
         key = key_of(resource, namespace, name)
         entries = await story(self._logs, key)
         if not entries:
-            raise Failure(404, "NotFound", f"the log holds no fact about {key}; is it claimed by a policy?")
+            raise ApiError(404, "NotFound", f"the log holds no fact about {key}; is it claimed by a policy?")
         body: Manifest = {
             "kind": "History",
             "apiVersion": "fleetlog/v1",
@@ -43,7 +43,7 @@ def _shown(entry: Entry) -> Manifest:
 
 
 def key_of(resource: str, namespace: str, name: str) -> ObjectKey:
-    """Key of `<resource.group>`, `<namespace or _>` and a name; raises Failure 400 for an empty part."""
+    """Key of `<resource.group>`, `<namespace or _>` and a name; raises ApiError 400 for an empty part."""
     plural, _, group = resource.partition(".")
     if not plural or not name or not namespace:
         raise bad_request("use /fleetlog/v1/history/<resource.group>/<namespace or _>/<name>")

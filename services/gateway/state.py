@@ -24,6 +24,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
+from services._rules.facets import ServiceState
 from services._rules.history.retention import all_closed
 
 FILTERS: Final = (
@@ -107,7 +108,7 @@ class Place(Struct, frozen=True, array_like=True, gc=False):
     key: ObjectKey
 
 
-class GatewayState(Struct):
+class GatewayState(ServiceState):
     """The projection. `changed` holds the places to serve again, with the revision at which each changed.
 
     `facts` and `observations` are the positions of the last messages folded from either stream.
@@ -128,6 +129,21 @@ class GatewayState(Struct):
     def copy(self, cluster: str, key: ObjectKey) -> Copy | None:
         """What is shown of an object in a cluster; None for a cluster that is no member any more."""
         return None if cluster in self.removed else self.copies.get(cluster, {}).get(key)
+
+    def forget(self, purged: Purged) -> None:
+        """Drop what is shown no more and is gone from the log, unless newer facts of it exist."""
+        for key in (gone.key for gone in purged.objects):
+            bound = self.objects.get(key)
+            if bound is not None and bound.binding is None and bound.placement is None and all_closed(bound.rollup):
+                del self.objects[key]
+            for copies in self.copies.values():
+                copy = copies.get(key)
+                if copy is not None and all_closed(copy.work):
+                    del copies[key]
+        for name in purged.clusters:
+            if name in self.removed and all(all_closed(copy.work) for copy in self.copies.get(name, {}).values()):
+                self.copies.pop(name, None)
+                self.removed.discard(name)
 
 
 def fold(state: GatewayState, seq: int, time: float, event: Known) -> Iterable[Place]:
@@ -251,22 +267,6 @@ def _membership(state: GatewayState, cluster: str, *, removed: bool) -> Iterable
 def _lean(event: E_, provenance: Provenance = NO_PROVENANCE) -> E_:
     """The event without what is never shown."""
     return replace(event, provenance=provenance)
-
-
-def forget(state: GatewayState, purged: Purged) -> None:
-    """Drop what is shown no more and is gone from the log, unless newer facts of it exist."""
-    for key in (gone.key for gone in purged.objects):
-        bound = state.objects.get(key)
-        if bound is not None and bound.binding is None and bound.placement is None and all_closed(bound.rollup):
-            del state.objects[key]
-        for copies in state.copies.values():
-            copy = copies.get(key)
-            if copy is not None and all_closed(copy.work):
-                del copies[key]
-    for name in purged.clusters:
-        if name in state.removed and all(all_closed(copy.work) for copy in state.copies.get(name, {}).values()):
-            state.copies.pop(name, None)
-            state.removed.discard(name)
 
 
 def manifest_of(work: WorkRendered | None) -> bytes | None:

@@ -1,19 +1,10 @@
 """Starts the janitor: `python -m services.janitor`."""
 
-from __future__ import annotations
-
-import sys
-from collections.abc import Sequence
-
-from services._kit.runtime.service_wiring import run
+from services._kit.runtime.service_wiring import Program
 from services.janitor.app import Janitor
 from services.janitor.settings import JanitorSettings
 
-
-def main(arguments: Sequence[str] = ()) -> int:
-    """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
-    return run(Janitor, JanitorSettings, arguments)
-
+main = Program(Janitor, JanitorSettings)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main.exit()

@@ -13,22 +13,22 @@ from typing import Final
 
 import msgspec
 import structlog
-from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.observed import WorkObserved
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import PURGED
-from schemas.topology import FACTS as FACTS_STREAM
+from schemas.topology import FACTS, OBSERVED
 from services._kit.base.log_errors import LogError
 from services._kit.log.fact_history import HISTORY, held
 from services._kit.log.stream_port import Message
 from services._kit.log.streams import fills
-from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
-from services._rules.history.retention import FACTS, OBSERVED, Purge, trim_position
+from services._kit.runtime.service import Context, Decider
+from services._rules.decision import Decision
+from services._rules.history.retention import trim_position
 from services.janitor.blob_gc import BlobCollector
-from services.janitor.decide import decide, trims
+from services.janitor.decide import AskHistory, End, Trim, decide
 from services.janitor.fill import StreamWatch
 from services.janitor.metrics import JanitorStats, register, register_fill
 from services.janitor.settings import JanitorSettings
@@ -50,32 +50,7 @@ _AT_ONCE: Final = 16
 log = structlog.get_logger("janitor")
 
 
-class End(Struct, frozen=True):
-    """Remove what is left of something."""
-
-    key: ObjectKey | PolicyKey | str
-    purges: tuple[Purge, ...]
-
-    @property
-    def position(self) -> int:
-        """Highest position in FACTS that goes."""
-        return max((purge.up_to for purge in self.purges if purge.stream == FACTS), default=0)
-
-
-class AskHistory(Struct, frozen=True):
-    """Something waits for HISTORY to hold a position."""
-
-    key: Key
-    position: int
-
-
-class Trim(Struct, frozen=True):
-    """Count the events of a subject."""
-
-    tail: Tail
-
-
-class Janitor(BaseService[JanitorState, Key]):
+class Janitor(Decider[JanitorState, Key]):
     """Everything in, purges out."""
 
     name = "janitor"
@@ -93,12 +68,11 @@ class Janitor(BaseService[JanitorState, Key]):
         "observed.>",
     )
     patience = 1.0
+    _collector: BlobCollector
 
     def __init__(self, settings: JanitorSettings) -> None:
         self.stats = JanitorStats()
         self._settings = settings
-        self._context: Context[JanitorState, Key] | None = None
-        self._collector: BlobCollector | None = None
         self._watch: StreamWatch | None = None
 
     def new_state(self) -> JanitorState:
@@ -116,28 +90,17 @@ class Janitor(BaseService[JanitorState, Key]):
         """Keys with facts of a newer version, which stay."""
         return unreadable(state, message.subject)
 
-    def forget(self, state: JanitorState, purged: Purged) -> None:
-        """Nothing: a standby instance finds it purged already, and checks again."""
-
     def recover(self, state: JanitorState) -> Iterable[Key]:
         """Everything: retention may be over, and a purge may have been cut short."""
         return [*state.objects, *state.policies, *state.clusters]
 
     def decide(self, state: JanitorState, key: Key, now: float) -> Decision:
         """What of one thing may go now; a purge that does not get through is tried again."""
-        again = now + self._settings.janitor_patience
-        if isinstance(key, Tail):
-            return Decision(effects=(Trim(key),), wake_at=again) if trims(state, key) else NOTHING
-        verdict = decide(state, key, now, self._settings.janitor_retention)
-        if verdict.ask_history:
-            return Decision(effects=(AskHistory(key, verdict.needs),), wake_at=again)
-        if verdict.purges:
-            return Decision(effects=(End(key, verdict.purges),), wake_at=again)
-        return Decision(wake_at=verdict.wake_at)
+        return decide(state, key, now, self._settings.janitor_retention, self._settings.janitor_patience)
 
     async def start(self, context: Context[JanitorState, Key]) -> None:
         """Take the runtime's services."""
-        self._context = context
+        await super().start(context)
         self._collector = BlobCollector(
             context.logs, context.clock, self._settings.janitor_blob_period, self.stats.blobs
         )
@@ -153,24 +116,21 @@ class Janitor(BaseService[JanitorState, Key]):
 
     def _alarms_changed(self, streams: frozenset[str]) -> None:
         """Keep less of busy subjects in FACTS while it is nearly full: HISTORY has what goes."""
-        context = self._context
-        assert context is not None
-        state, settings = context.projection.state, self._settings
+        state, settings = self.state, self._settings
         tight = min(settings.janitor_tail, settings.janitor_tight_tail)
-        state.tail = tight if FACTS in streams else settings.janitor_tail
-        if FACTS in streams:
-            context.mark([Tail(subject) for subject, count in state.counts.items() if count > tight])
+        state.tail = tight if FACTS.name in streams else settings.janitor_tail
+        if FACTS.name in streams:
+            self.context.mark([Tail(subject) for subject, count in state.counts.items() if count > tight])
 
     async def on_leading(self) -> None:
         """Read the position of HISTORY, and find subjects that grew long while no instance led."""
-        context = self._context
-        assert context is not None
+        context = self.context
         state = context.projection.state
         busy: list[Tail] = []
         try:
             state.held = await held(context.logs[HISTORY])
-            for pattern in FACTS_STREAM.subjects:
-                for subject, count in (await context.logs[FACTS].counts(pattern)).items():
+            for pattern in FACTS.subjects:
+                for subject, count in (await context.logs[FACTS.name].counts(pattern)).items():
                     if count > 1:
                         state.counts[subject] = count
                     if count > state.tail:
@@ -179,20 +139,17 @@ class Janitor(BaseService[JanitorState, Key]):
             # Nothing is lost but time: the counts go on from here.
             log.warning("log_not_counted", error=str(error))
         context.mark(busy)
-        if self._collector is not None:
-            self._collector.start()
+        self._collector.start()
 
     async def on_following(self) -> None:
         """Another instance collects now."""
-        if self._collector is not None:
-            await self._collector.stop()
+        await self._collector.stop()
 
     async def stop(self) -> None:
         """End what runs beside the decisions."""
         if self._watch is not None:
             await self._watch.stop()
-        if self._collector is not None:
-            await self._collector.stop()
+        await self._collector.stop()
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Purge and trim; what fails is decided again after a while."""
@@ -209,8 +166,7 @@ class Janitor(BaseService[JanitorState, Key]):
             await self._trim(subject)
 
     async def _ask_history(self, waiting: Sequence[AskHistory]) -> None:
-        context = self._context
-        assert context is not None
+        context = self.context
         state = context.projection.state
         try:
             state.held = await held(context.logs[HISTORY])
@@ -221,8 +177,7 @@ class Janitor(BaseService[JanitorState, Key]):
 
     async def _end(self, end: End, room: asyncio.Semaphore) -> End | None:
         """Carry out the purges of one thing in their order; None when one did not get through."""
-        context = self._context
-        assert context is not None
+        context = self.context
         async with room:
             for purge in end.purges:
                 try:
@@ -236,7 +191,7 @@ class Janitor(BaseService[JanitorState, Key]):
 
     def _forget(self, state: JanitorState, end: End) -> None:
         facts = end.position
-        observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED), default=0)
+        observed = max((purge.up_to for purge in end.purges if purge.stream == OBSERVED.name), default=0)
         match end.key:
             case ObjectKey():
                 forget_object(state, end.key, facts, observed)
@@ -249,8 +204,7 @@ class Janitor(BaseService[JanitorState, Key]):
 
     async def _announce(self, ended: Sequence[End]) -> None:
         """Publish a best-effort hint about purged tombstones."""
-        context = self._context
-        assert context is not None
+        context = self.context
         if context.connection is None:
             return
         hint = Purged(
@@ -265,9 +219,7 @@ class Janitor(BaseService[JanitorState, Key]):
 
     async def _trim(self, subject: str) -> None:
         """Cut the events of a subject that are neither among its newest nor missing in HISTORY."""
-        context = self._context
-        assert context is not None
-        state, facts = context.projection.state, context.logs[FACTS]
+        state, facts = self.state, self.context.logs[FACTS.name]
         try:
             there = [(message.seq, len(message.data)) async for message in facts.read([subject])]
             positions, sizes = [seq for seq, _ in there], [size for _, size in there]

@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from schemas.subjects import blob
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import LogError
 from services._kit.concurrency.supervision import Periodic
@@ -22,7 +23,6 @@ from services._rules.history.delta_encoding import referenced
 
 log = structlog.get_logger("janitor.blobs")
 
-FACTS = "FACTS"
 BLOBS = "BLOBS"
 _PREFIX = "blob."
 _ALL = f"{_PREFIX}*"
@@ -62,7 +62,7 @@ class BlobCollector(Periodic):
         there = await blobs.counts(_ALL)
         bases = {blob(name) for name in referenced({subject.removeprefix(_PREFIX) for subject in there})}
         unnamed = set(there) - bases
-        for stream in (FACTS, HISTORY):
+        for stream in (FACTS.name, HISTORY):
             if not unnamed:
                 break
             async for message in self._logs[stream].read(NAMING):

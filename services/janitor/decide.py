@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import policy as policy_subject
+from schemas.topology import FACTS
+from services._rules.decision import Decision
 from services._rules.history.retention import (
-    FACTS,
     Facet,
     LastObservation,
     Purge,
@@ -23,34 +25,52 @@ from services._rules.history.retention import (
 from services.janitor.state import TAIL_BYTES, JanitorState, Key, Tail
 
 
-class CleanupDecision(Struct, frozen=True):
-    """Purges in their order; `waits` is why there are none.
+class End(Struct, frozen=True):
+    """Remove what is left of something."""
 
-    `ask_history`: the only thing missing is that HISTORY was seen to hold everything up to `needs`. At `wake_at`
-    (seconds since 1970) something may be due.
-    """
+    key: ObjectKey | PolicyKey | str
+    purges: tuple[Purge, ...]
 
-    purges: tuple[Purge, ...] = ()
+    @property
+    def position(self) -> int:
+        """Highest position in FACTS that goes."""
+        return max((purge.up_to for purge in self.purges if purge.stream == FACTS.name), default=0)
+
+
+class AskHistory(Struct, frozen=True):
+    """Something waits for HISTORY to hold a position."""
+
+    key: Key
+    position: int
+
+
+class Trim(Struct, frozen=True):
+    """Count the events of a subject."""
+
+    tail: Tail
+
+
+class CleanupDecision(Decision, frozen=True):
+    """An `End`, `AskHistory` or `Trim`, which is tried again while it does not get through; `waits`: why it is none."""
+
     waits: str = ""
-    wake_at: float | None = None
-    ask_history: bool = False
-    needs: int = 0
 
 
-def decide(state: JanitorState, key: Key, now: float, retention: float) -> CleanupDecision:
-    """What of an object, a policy or a cluster may go; `retention` in seconds."""
+def decide(state: JanitorState, key: Key, now: float, retention: float, patience: float = 10.0) -> CleanupDecision:
+    """What of an object, a policy or a cluster may go, or is trimmed of a busy subject; times in seconds."""
     match key:
         case ObjectKey():
-            return _object(state, key, now, retention)
+            found = _object(state, key, now, retention)
         case PolicyKey():
-            return _policy(state, key, now, retention)
+            found = _policy(state, key, now, retention)
         case Tail():
-            return CleanupDecision(waits="a busy subject is trimmed, not purged")
+            found = CleanupDecision(effects=(Trim(key),) if _trims(state, key) else ())
         case _:
-            return _cluster(state, key, now, retention)
+            found = _cluster(state, key, now, retention)
+    return replace(found, wake_at=now + patience) if found.effects else found
 
 
-def trims(state: JanitorState, key: Tail) -> bool:
+def _trims(state: JanitorState, key: Tail) -> bool:
     """Whether a subject has to be checked for trimming."""
     return state.counts.get(key.subject, 0) > state.tail or state.weights.get(key.subject, 0) > TAIL_BYTES
 
@@ -62,14 +82,16 @@ def _object(state: JanitorState, key: ObjectKey, now: float, retention: float) -
     waits = unfinished(remains, state.members, state.folded)
     if waits:
         return CleanupDecision(waits=waits)
-    return _when(state, purges_of(key, remains), highest(remains), last_activity(remains) + retention, now)
+    return _when(state, key, purges_of(key, remains), highest(remains), last_activity(remains) + retention, now)
 
 
 def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -> CleanupDecision:
     known = state.policies.get(key)
     if known is None or not known.closed:
         return CleanupDecision(waits="the policy is there" if known is not None else "the log holds nothing of it")
-    return _when(state, (Purge(FACTS, policy_subject(key), known.seq),), known.seq, known.time + retention, now)
+    return _when(
+        state, key, (Purge(FACTS.name, policy_subject(key), known.seq),), known.seq, known.time + retention, now
+    )
 
 
 def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:
@@ -92,13 +114,15 @@ def _cluster(state: JanitorState, name: str, now: float, retention: float) -> Cl
     needs = max((removed.seq, *(work.seq for work in works.values())))
     said: list[Facet | LastObservation] = [removed, *works.values(), *observed.values()]
     last = max(item.time for item in said)
-    return _when(state, cluster_purges(name, removed, works, observed), needs, last + retention, now)
+    return _when(state, name, cluster_purges(name, removed, works, observed), needs, last + retention, now)
 
 
-def _when(state: JanitorState, purges: Sequence[Purge], needs: int, due: float, now: float) -> CleanupDecision:
+def _when(
+    state: JanitorState, key: ObjectKey | PolicyKey | str, purges: Sequence[Purge], needs: int, due: float, now: float
+) -> CleanupDecision:
     """The conditions that all ends share: the retention is over, and HISTORY holds what would go."""
     if now < due:
         return CleanupDecision(waits="its retention is not over", wake_at=due)
     if state.held < needs:
-        return CleanupDecision(waits="HISTORY does not hold it yet", ask_history=True, needs=needs)
-    return CleanupDecision(purges=tuple(purges))
+        return CleanupDecision(waits="HISTORY does not hold it yet", effects=(AskHistory(key, needs),))
+    return CleanupDecision(effects=(End(key, tuple(purges)),) if purges else ())

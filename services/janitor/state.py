@@ -12,6 +12,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import cluster_of, object_key, policy_key
+from services._rules.facets import ServiceState
 from services._rules.history.retention import Facet, LastObservation, LogEntries, closes
 
 LARGE: Final = 16 << 10
@@ -30,7 +31,7 @@ Key = ObjectKey | PolicyKey | str | Tail
 """An object, a policy, a cluster by its name, or a busy subject."""
 
 
-class JanitorState(Struct):
+class JanitorState(ServiceState):
     """The projection. `held` is the last position that HISTORY was seen to hold, `folded` the last fact taken in."""
 
     objects: dict[ObjectKey, LogEntries] = field(default_factory=dict)

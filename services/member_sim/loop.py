@@ -14,6 +14,7 @@ from services.member_sim.controllers.node import initial_nodes
 from services.member_sim.decide import decide
 from services.member_sim.member_port import Api, Expired, Refused, WriteOutcome
 from services.member_sim.metrics import DECISIONS, REFUSALS, WRITES
+from services.member_sim.world.pod_reading import NAME_LETTERS
 from services.member_sim.world.world_model import (
     KINDS,
     NAMESPACES,
@@ -30,7 +31,6 @@ from services.member_sim.world.world_state import State
 
 log = structlog.get_logger(__name__)
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SLICE = 64
 """Keys decided before the event loop gets a turn, so that requests are answered in between."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 5.0
@@ -43,7 +43,7 @@ class Letters:
 
     def suffix(self) -> str:
         """Return five letters or digits that are safe in a name."""
-        return "".join(random.choices(_ALPHABET, k=5))
+        return "".join(random.choices(NAME_LETTERS, k=5))
 
 
 class Loop:

@@ -10,23 +10,24 @@ from msgspec import Struct, UnsetType
 
 from schemas.codec import Known
 from schemas.codec import decode as decode_event
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
-from schemas.subjects import object_key
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import BaseService, Context, Decision
+from services._kit.runtime.service import Context, ObjectDecider
+from services._rules.decision import Decision
+from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.secrets.secret_objects import is_sealed
-from services.override_renderer.decide import decide, needed_blobs, needs_key
+from services.override_renderer.decide import AtHand, decide, needed_blobs, needs_key
 from services.override_renderer.metrics import register
-from services.override_renderer.state import RendererState, fold, forget
+from services.override_renderer.state import RendererState, fold
 
 log = structlog.get_logger("override_renderer")
 
-FACTS: Final = "FACTS"
 CACHED_BYTES: Final = 64 << 20
 _PATIENCE: Final = 2.0
 
@@ -49,7 +50,7 @@ class Store(Struct, frozen=True):
     secret: bool
 
 
-class OverrideRenderer(BaseService[RendererState, ObjectKey]):
+class OverrideRenderer(ObjectDecider[RendererState]):
     """Facts in, works out."""
 
     name = "override_renderer"
@@ -63,36 +64,23 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
         "cluster.*",
         "work.>",
     )
+    states = RendererState
 
     def __init__(self) -> None:
-        self._context: Context[RendererState, ObjectKey] | None = None
         self._again: dict[ObjectKey, float] = {}
         self._absent: set[ObjectKey] = set()
         self._asking: AsyncInterpretation[ObjectKey] = AsyncInterpretation(self._mark)
+        self.at_hand = AtHand(interpreter=self._asking.interpreter)
 
     def _mark(self, keys: Iterable[ObjectKey]) -> None:
         if self._context is not None:
             self._context.mark(keys)
 
-    def new_state(self) -> RendererState:
-        """An empty projection."""
-        return RendererState(interpreter=self._asking.interpreter, reinterpret=self._asking.take)
-
     def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
-        """Apply one fact."""
+        """Apply one event; what users configured for interpretation touches objects of some kinds."""
+        if isinstance(event, PolicyChanged | PolicyDeleted) and event.key.kind in INTERPRETERS:
+            return state.of_kinds(self._asking.take(event))
         return fold(state, message.seq, message.subject, event)
-
-    def forget(self, state: RendererState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: RendererState, subject: str) -> int:
-        """Position of the last event of a subject."""
-        return state.subjects.get(subject, 0)
-
-    def unreadable(self, state: RendererState, message: Message) -> Iterable[ObjectKey]:
-        """The object whose facet a newer version wrote."""
-        return () if message.subject.startswith(("policy.", "cluster.")) else (object_key(message.subject),)
 
     def unsettled(self, state: RendererState, now: float) -> str:
         """Manifests that could not be read or stored so far, and answers of interpreters."""
@@ -108,16 +96,15 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""
         if key in self._again:
-            assert self._context is not None
-            left = self._again[key] - self._context.clock.monotonic()
+            left = self._again[key] - self.context.clock.monotonic()
             if left > 0:
                 return Decision(wake_at=now + left)
             del self._again[key]
-        missing = needed_blobs(state, key)
+        missing = needed_blobs(state, key, self.at_hand)
         secret = needs_key(state, key)
-        if missing or (secret and key.namespace not in state.digest_keys):
+        if missing or (secret and key.namespace not in self.at_hand.digest_keys):
             return Decision(effects=(Fetch(key, missing, secret),))
-        works = decide(state, key)
+        works = decide(state, key, self.at_hand)
         if works.missing:
             return Decision(effects=(Fetch(key, (), inline=works.missing),))
         if works.blobs and not all(self._may_name(digest) for digest, _ in works.blobs):
@@ -131,7 +118,7 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     async def start(self, context: Context[RendererState, ObjectKey]) -> None:
         """Take the runtime's services."""
-        self._context = context
+        await super().start(context)
         if context.blobs.vault is not None:
             context.blobs.vault.on_changed = self._key_changed
         register(context.metrics, context.projection.state)
@@ -147,18 +134,16 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     def _key_changed(self, namespace: str) -> None:
         """A namespace's key was dropped: what it opened is forgotten here as well."""
-        assert self._context is not None
-        state = self._context.projection.state
-        state.digest_keys.pop(namespace, None)
+        state = self.state
+        self.at_hand.digest_keys.pop(namespace, None)
         found = [key for key in state.objects if key.namespace == namespace and needs_key(state, key)]
-        for digest in [digest for digest in state.blobs if is_sealed(digest)]:
-            del state.blobs[digest]
-        self._context.mark(found)
+        for digest in [digest for digest in self.at_hand.blobs if is_sealed(digest)]:
+            del self.at_hand.blobs[digest]
+        self.context.mark(found)
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Move manifest bytes and decide again; what does not succeed is tried again after a while."""
-        context = self._context
-        assert context is not None
+        context = self.context
         for effect in effects:
             if isinstance(effect, InterpretationRequest):
                 # Scripts take their time, and other objects must not wait for them.
@@ -178,44 +163,40 @@ class OverrideRenderer(BaseService[RendererState, ObjectKey]):
 
     async def _fetch(self, effect: Fetch) -> None:
         """Fetch a template's bytes, and what names its copies; raises LogError when something is not there."""
-        context = self._context
-        assert context is not None
-        state = context.projection.state
+        context = self.context
         if effect.secret:
             if context.blobs.vault is None:
                 raise Refused(0, "no key is configured, so Secrets are not rendered; set FLEETLOG_SECRETS_KEY_FILE")
             namespace = effect.key.namespace
-            state.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
+            self.at_hand.digest_keys[namespace] = await context.blobs.vault.digests(namespace)
         for digest in effect.digests:
-            state.blobs[digest] = await context.blobs.get(digest)
+            self.at_hand.blobs[digest] = await context.blobs.get(digest)
         for digest, position in effect.inline:
-            message = await context.logs[FACTS].get(position)
+            message = await context.logs[FACTS.name].get(position)
             work = decode_event(message.subject, message.data) if message is not None else None
             if isinstance(work, WorkRendered) and work.digest == digest and not isinstance(work.manifest, UnsetType):
-                state.blobs[digest] = bytes(work.manifest)
+                self.at_hand.blobs[digest] = bytes(work.manifest)
             else:
                 raise Unavailable(f"the work at position {position} has gone; the one after it is on its way")
-        size = sum(map(len, state.blobs.values()))
-        while size > CACHED_BYTES and len(state.blobs) > len(effect.digests) + len(effect.inline):
-            size -= len(state.blobs.pop(next(iter(state.blobs))))
+        size = sum(map(len, self.at_hand.blobs.values()))
+        while size > CACHED_BYTES and len(self.at_hand.blobs) > len(effect.digests) + len(effect.inline):
+            size -= len(self.at_hand.blobs.pop(next(iter(self.at_hand.blobs))))
 
     async def _store(self, effect: Store) -> None:
-        context = self._context
-        assert context is not None
+        context = self.context
         if effect.secret:
             for digest, data in dict(effect.blobs).items():
                 if await context.blobs.put_secret(effect.key.namespace, data) != digest:
                     # The key was dropped since: the digests of the copies are computed again.
-                    context.projection.state.digest_keys.pop(effect.key.namespace, None)
+                    self.at_hand.digest_keys.pop(effect.key.namespace, None)
         else:
             await self._store_copies(effect)
 
     async def _store_copies(self, effect: Store) -> None:
         """Store copies of a template: in short, where they hardly differ from it."""
-        assert self._context is not None
-        blobs, state = self._context.blobs, self._context.projection.state
+        blobs, state = self.context.blobs, self.state
         copies = dict(effect.blobs).values()
         bound = state.objects.get(effect.key)
         template = bound.template if bound is not None else None
-        base = state.blobs.get(template.digest) if isinstance(template, TemplateChanged) else None
+        base = self.at_hand.blobs.get(template.digest) if isinstance(template, TemplateChanged) else None
         await (blobs.put_alike(base, copies) if base is not None else blobs.put_many(copies))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from schemas.envelope import Provenance
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementEvent, TargetCluster
 from schemas.events.template import TemplateChanged
@@ -17,17 +16,27 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import RenderError, Target, suspends_dispatching
 from services._rules.delivery.cluster_works import is_cut
-from services._rules.effective import effective
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
-from services._rules.interpreter import InterpretError
+from services._rules.interpreter import Interpreter, InterpretError
 from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.overrides.soundness import UnsoundError
 from services._rules.scheduling.division.weights import DivisionError, divide_job_completions
 from services._rules.scheduling.division.weights import TargetCluster as Share
-from services._rules.secrets.secret_objects import WITHHELD, is_secret
-from services.override_renderer.render import Rendered, base_of, render
+from services._rules.secrets.secret_objects import WITHHELD, DigestKey, is_secret
+from services.override_renderer.render import NATIVE, Rendered, base_of, render
 from services.override_renderer.state import Bound, RendererState, concerns
+
+
+class AtHand(Struct):
+    """What decisions read besides facts, fetched before they need it.
+
+    `blobs` are manifest bytes by digest, `digest_keys` name the Secrets of a namespace.
+    """
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    digest_keys: dict[str, DigestKey] = field(default_factory=dict)
+    interpreter: Interpreter = NATIVE
 
 
 class Works(Struct, frozen=True):
@@ -61,12 +70,12 @@ class _Spec(Struct, rename="camel"):
 _spec = msgspec.json.Decoder(_Spec).decode
 
 
-def needed_blobs(state: RendererState, key: ObjectKey) -> Sequence[str]:
+def needed_blobs(state: RendererState, key: ObjectKey, at_hand: AtHand) -> Sequence[str]:
     """Digests of manifests that a decision on this key reads and that are not at hand."""
     bound = state.objects.get(key)
     if bound is None or not isinstance(bound.template, TemplateChanged) or bound.template.manifest is not UNSET:
         return ()
-    return () if bound.template.digest in state.blobs else (bound.template.digest,)
+    return () if bound.template.digest in at_hand.blobs else (bound.template.digest,)
 
 
 def needs_key(state: RendererState, key: ObjectKey) -> bool:
@@ -76,22 +85,14 @@ def needs_key(state: RendererState, key: ObjectKey) -> bool:
     return isinstance(template, TemplateChanged) and is_secret(template.api_version, template.kind)
 
 
-def decide(state: RendererState, key: ObjectKey) -> Works:
+def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> Works:
     """The facts due about the works of one object, so that they follow from its facets."""
     bound = state.objects.get(key)
     if bound is None:
         return Works()
     binding = bound.binding
     members = [name for name, member in state.clusters.items() if not member.deleting]
-    where = effective(
-        binding,
-        bound.placement,
-        bound.eviction,
-        eviction_seq=bound.eviction_seq,
-        descheduling=bound.descheduling,
-        placement_seq=bound.placement_seq,
-        clusters=members,
-    )
+    where = bound.effective(members)
     template = bound.template
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
         return Works()
@@ -101,7 +102,7 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     missing: list[tuple[str, int]] = []
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         if not awaits_removal(bound.tasks, bound.works):
-            _render_all(state, bound, binding, template, where.targets, events, blobs, lacking, missing)
+            _render_all(state, at_hand, bound, binding, template, where.targets, events, blobs, lacking, missing)
         wanted = set(where.occupied)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
@@ -113,25 +114,13 @@ def decide(state: RendererState, key: ObjectKey) -> Works:
     events.extend(_withdrawals(bound, wanted))
     if not events and not lacking:
         return Works()
-    seen = Provenance(own=_own(bound))
+    seen = bound.seen("template", "binding", "placement", "eviction", "descheduling")
     return Works(
         tuple(msgspec.structs.replace(event, provenance=seen) for event in events),
         tuple(blobs),
         needs_key(state, key),
         tuple(lacking),
     )
-
-
-def _own(bound: Bound) -> dict[str, int]:
-    """Positions of the facets that were read; they stand for the causes when a start made the key dirty."""
-    positions = {
-        "template": bound.template_seq,
-        "binding": bound.binding_seq,
-        "placement": bound.placement_seq,
-        "eviction": bound.eviction_seq,
-        "descheduling": bound.descheduling_seq,
-    }
-    return {facet: seq for facet, seq in positions.items() if seq}
 
 
 def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:
@@ -149,6 +138,7 @@ def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None
 
 def _render_all(
     state: RendererState,
+    at_hand: AtHand,
     bound: Bound,
     binding: BindingRequested,
     template: TemplateChanged,
@@ -160,13 +150,13 @@ def _render_all(
 ) -> None:
     if not targets:
         return
-    data = template.manifest if not isinstance(template.manifest, UnsetType) else state.blobs[template.digest]
+    data = template.manifest if not isinstance(template.manifest, UnsetType) else at_hand.blobs[template.digest]
     base = base_of(msgspec.json.decode(data))
     spec = _spec(binding.spec)
     cluster_policies, policies = _override_policies(state, binding)
     shares = _completions(base, binding, spec, targets)
     secret = is_secret(template.api_version, template.kind)
-    naming = state.digest_keys[binding.key.namespace] if secret else None
+    naming = at_hand.digest_keys[binding.key.namespace] if secret else None
     for target in targets:
         member = state.clusters[target.name]
         previous = bound.works.get(target.name)
@@ -183,14 +173,14 @@ def _render_all(
                 completions=shares,
                 carried=carried_labels(bound.tasks, target.name, len(targets)),
                 naming=naming,
-                interpreter=state.interpreter,
+                interpreter=at_hand.interpreter,
             )
         except ResultPending as asking:
             lacking.extend(asking.questions)
             continue
         except (InterpretError, OverrideError, UnsoundError, RenderError) as error:
             # What is wrong with a Secret may quote it.
-            event = _problem(state, binding, target.name, previous, WITHHELD if secret else str(error))
+            event = _problem(at_hand, binding, target.name, previous, WITHHELD if secret else str(error))
         else:
             event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
         if previous is None or not _same(previous[0], event):
@@ -224,12 +214,12 @@ def _rendered(
 
 
 def _problem(
-    state: RendererState, binding: BindingRequested, cluster: str, previous: tuple[WorkEvent, int] | None, message: str
+    at_hand: AtHand, binding: BindingRequested, cluster: str, previous: tuple[WorkEvent, int] | None, message: str
 ) -> WorkRendered:
     """The copy cannot be rendered: the one before stays in force and the reason is on record."""
     before = previous[0] if previous is not None else None
     if isinstance(before, WorkRendered) and before.uid == binding.uid:
-        manifest = state.blobs.get(before.digest) if not before.shared else None
+        manifest = at_hand.blobs.get(before.digest) if not before.shared else None
         return msgspec.structs.replace(before, problem=message, manifest=UNSET if manifest is None else Raw(manifest))
     return WorkRendered(
         cluster=cluster,

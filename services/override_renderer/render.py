@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
 from schemas.events.work import AppliedOverride
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.delivery.cluster_rendering import (
     RenderError,
@@ -24,7 +24,7 @@ from services._rules.delivery.cluster_rendering import (
 from services._rules.delivery.metadata_retention import record_managed
 from services._rules.delivery.work_labels import without_marks
 from services._rules.identities import binding_id, work_id
-from services._rules.interpreter import REVISE_REPLICA, Interpreter, NativeInterpreter, interpret_chain
+from services._rules.interpreter import Interpreter, NativeInterpreter, Operation
 from services._rules.interpreter.native.prune import prune
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
@@ -33,10 +33,7 @@ from services._rules.overrides.soundness import check_sound
 from services._rules.policies.cluster_affinity import ClusterFacts
 from services._rules.secrets.secret_objects import DigestKey
 
-INLINE_BYTES: Final = 4096
-"""Larger manifests are blobs, stored once for all clusters with the same content."""
-
-NATIVE: Final[Interpreter] = interpret_chain((NativeInterpreter(),))
+NATIVE: Final[Interpreter] = NativeInterpreter()
 """What is understood without any customization."""
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -81,8 +78,8 @@ def render(
     and ResultPending when the interpreter has to be asked first.
     """
     manifest = base
-    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, REVISE_REPLICA):
-        manifest = interpreter.revise_replica(manifest, target.replicas or 0)
+    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, Operation.REVISE):
+        manifest = interpreter.interpret(Operation.REVISE, manifest, target.replicas or 0)
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)

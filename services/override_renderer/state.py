@@ -8,52 +8,28 @@ import msgspec
 from msgspec import Struct, field
 
 from schemas.codec import Known
-from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
-from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
-from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
-from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
+from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from schemas.subjects import work
 from services._rules.delivery.cluster_works import remembered
-from services._rules.effective import tasks_of
+from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 from services._rules.history.retention import all_closed
-from services._rules.interpreter import Interpreter
-from services._rules.interpreter.configuration import KINDS as INTERPRETERS
-from services._rules.interpreter.configuration import Reinterpret, unconfigured
-from services._rules.interpreter.configuration import concerns as interprets
 from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
-from services._rules.secrets.secret_objects import DigestKey
-from services.override_renderer.render import NATIVE
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
 
-class Bound(Struct):
+class Bound(ObjectFacets):
     """Every facet of one object with the position of its last event, and its works by cluster."""
 
-    template: TemplateEvent | None = None
-    template_seq: int = 0
-    binding: BindingEvent | None = None
-    binding_seq: int = 0
-    placement: PlacementEvent | None = None
-    placement_seq: int = 0
-    eviction: EvictionEvent | None = None
-    eviction_seq: int = 0
-    descheduling: DeschedulingEvent | None = None
-    descheduling_seq: int = 0
     works: dict[str, tuple[WorkEvent, int]] = field(default_factory=dict)
-
-    @property
-    def tasks(self) -> tuple[EvictionTask, ...]:
-        """Evictions under way for the present uid."""
-        return tasks_of(self.eviction, self.binding.uid) if self.binding is not None else ()
 
     @property
     def live(self) -> bool:
@@ -61,6 +37,11 @@ class Bound(Struct):
         return isinstance(self.binding, BindingRequested) or any(
             isinstance(work, WorkRendered) for work, _ in self.works.values()
         )
+
+    @property
+    def ended(self) -> bool:
+        """Whether every facet and every work is closed."""
+        return super().ended and all_closed(*(work for work, _ in self.works.values()))
 
 
 class Member(Struct, frozen=True):
@@ -75,57 +56,39 @@ class Member(Struct, frozen=True):
         return other is not None and self.manifest == other.manifest and self.deleting == other.deleting
 
 
-class RendererState(Struct):
-    """The projection; `blobs` holds manifest bytes that facts only name, filled before a decision needs them."""
+class RendererState(ObjectStates[Bound]):
+    """The projection of the override renderer."""
 
-    objects: dict[ObjectKey, Bound] = field(default_factory=dict)
+    kind = Bound
     clusters: dict[str, Member] = field(default_factory=dict)
     policies: dict[PolicyKey, tuple[OverridePolicy, int]] = field(default_factory=dict)
     problems: dict[PolicyKey, str] = field(default_factory=dict)
-    blobs: dict[str, bytes] = field(default_factory=dict)
-    digest_keys: dict[str, DigestKey] = field(default_factory=dict)
-    """What names the Secrets of a namespace; filled before a decision needs it."""
-    interpreter: Interpreter = NATIVE
-    reinterpret: Reinterpret = unconfigured
-    """Takes in what users configured for interpretation; the kinds that it touches."""
-    subjects: dict[str, int] = field(default_factory=dict)
     everywhere: set[ObjectKey] = field(default_factory=set)
 
-    def of(self, key: ObjectKey) -> Bound:
-        """Facets of one object, made on first mention."""
-        bound = self.objects.get(key)
-        if bound is None:
-            bound = self.objects[key] = Bound()
-        return bound
+    def forget(self, purged: Purged) -> None:
+        """Drop what is gone from the log, unless newer facts of it exist."""
+        for key, bound in self.drop(purged):
+            self.everywhere.discard(key)
+            for cluster in bound.works:
+                self.subjects.pop(work(cluster, key), None)
+        for name in purged.clusters:
+            if name not in self.clusters:
+                for key, bound in self.objects.items():
+                    if name in bound.works and all_closed(bound.works[name][0]):
+                        del bound.works[name]
+                        self.subjects.pop(work(name, key), None)
 
 
 def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable[ObjectKey]:
     """Apply one fact and name the objects whose works may change by it."""
+    if is_of_facet(event):
+        state.take(seq, subject, event)
+        if isinstance(event, BindingRequested) and event.everywhere:
+            state.everywhere.add(event.key)
+        elif isinstance(event, BindingRequested | BindingReleased):
+            state.everywhere.discard(event.key)
+        return (event.key,)
     match event:
-        case TemplateChanged() | TemplateDeleted():
-            bound = state.of(event.key)
-            bound.template, bound.template_seq = event, seq
-            return (event.key,)
-        case BindingRequested() | BindingReleased():
-            bound = state.of(event.key)
-            bound.binding, bound.binding_seq = event, seq
-            if isinstance(event, BindingRequested) and event.everywhere:
-                state.everywhere.add(event.key)
-            else:
-                state.everywhere.discard(event.key)
-            return (event.key,)
-        case PlacementDecided() | PlacementFailed() | PlacementReleased():
-            bound = state.of(event.key)
-            bound.placement, bound.placement_seq = event, seq
-            return (event.key,)
-        case EvictionRequested() | EvictionFinished():
-            bound = state.of(event.key)
-            bound.eviction, bound.eviction_seq = event, seq
-            return (event.key,)
-        case ReplicasDescheduled():
-            bound = state.of(event.key)
-            bound.descheduling, bound.descheduling_seq = event, seq
-            return (event.key,)
         case WorkRendered() | WorkWithdrawn():
             state.subjects[subject] = seq
             state.of(event.key).works[event.cluster] = (remembered(event, manifest=False), seq)
@@ -142,14 +105,7 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
 
 
 def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:
-    return [key for key, bound in state.objects.items() if cluster in bound.works or _placed(bound, cluster)]
-
-
-def _placed(bound: Bound, cluster: str) -> bool:
-    placement = bound.placement
-    if not isinstance(placement, PlacementDecided | PlacementFailed):
-        return False
-    return any(target.name == cluster for target in placement.clusters)
+    return [key for key, bound in state.objects.items() if cluster in bound.works or bound.runs_in(cluster)]
 
 
 def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[ObjectKey]:
@@ -168,8 +124,6 @@ def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[Ob
 
 def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
     key = event.key
-    if key.kind in INTERPRETERS:
-        return _reinterpreted(state, event)
     if key.kind not in OVERRIDE_KINDS:
         return ()
     affected: set[ObjectKey] = set()
@@ -181,18 +135,6 @@ def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | Polic
         state.policies[key] = (compiled, seq)
         affected.update(_selected(state, key, compiled))
     return affected
-
-
-def _reinterpreted(state: RendererState, event: PolicyEvent) -> Iterable[ObjectKey]:
-    """Objects whose replicas may be set in another way from now on."""
-    touched = state.reinterpret(event)
-    return [
-        key
-        for key, bound in state.objects.items()
-        if touched
-        and isinstance(bound.template, TemplateChanged)
-        and interprets(touched, bound.template.api_version, bound.template.kind)
-    ]
 
 
 def _selected(state: RendererState, key: PolicyKey, policy: OverridePolicy) -> Iterable[ObjectKey]:
@@ -210,23 +152,3 @@ def concerns(policy: OverridePolicy, api_version: str, kind: str) -> bool:
     return not policy.selectors or any(
         selector.api_version == api_version and selector.kind == kind for selector in policy.selectors
     )
-
-
-def forget(state: RendererState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless newer facts of them exist."""
-    for key in (gone.key for gone in purged.objects):
-        bound = state.objects.get(key)
-        if bound is None:
-            continue
-        works = [event for event, _ in bound.works.values()]
-        if all_closed(bound.template, bound.binding, bound.placement, bound.eviction, *works):
-            del state.objects[key]
-            state.everywhere.discard(key)
-            for cluster in bound.works:
-                state.subjects.pop(work(cluster, key), None)
-    for name in purged.clusters:
-        if name not in state.clusters:
-            for key, bound in state.objects.items():
-                if name in bound.works and all_closed(bound.works[name][0]):
-                    del bound.works[name]
-                    state.subjects.pop(work(name, key), None)

@@ -31,11 +31,12 @@ from schemas.agent import (
 )
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
-from services._kit.base.log_errors import LogError, Refused, from_api
-from services._kit.base.token_bucket import Bucket
+from schemas.topology import FACTS
+from services._kit.base.log_errors import LogError, Refused
+from services._kit.base.pacing import Bucket
 from services._kit.delivery.reports import weight
-from services._kit.log.atomic_batch import ApiError
 from services._kit.log.connection import Connection
+from services._kit.log.jetstream_api import ApiAnswer, create_consumer, result
 from services._kit.runtime.appender import KeyedEvents
 from services._kit.runtime.service import Context
 from services._rules.identity.accounts import agent_consumer
@@ -61,13 +62,8 @@ _GARBAGE_PER_SECOND: Final = 50.0
 _TURNED_AWAY_PER_SECOND: Final = 10.0
 _BUSY: Final = "too many requests of this cluster wait: more were sent than its share allows; ask again in a moment"
 _SUPERSEDED: Final = "another agent greeted in the name of this cluster since; greet again before reporting"
-_FACTS: Final = "FACTS"
 
 T = TypeVar("T")
-
-
-class _Made(msgspec.Struct):
-    error: ApiError | None = None
 
 
 class Malformed(Exception):
@@ -142,7 +138,8 @@ class AgentRequests:
     async def forget(self) -> None:
         """Delete the consumer: the cluster has no agent any more."""
         try:
-            await self._call(f"DELETE.{_FACTS}.{agent_consumer(self._cluster)}", b"")
+            call = f"CONSUMER.DELETE.{FACTS.name}.{agent_consumer(self._cluster)}"
+            await result(self._connection, call, {}, ApiAnswer, 5.0)
         except Refused as error:
             if error.err_code != NO_CONSUMER:
                 log.warning("consumer_kept", cluster=self._cluster, reason=str(error))
@@ -185,7 +182,7 @@ class AgentRequests:
         return self._hellos.take(1, self._context.clock.monotonic())
 
     async def _greet(self, hello: Hello) -> HelloAnswer:
-        identity = await self._context.logs[_FACTS].identity()
+        identity = await self._context.logs[FACTS.name].identity()
         restoration = self._context.restoration
         held = restoration is not None and restoration.holds
         found = welcome(self._state, self._cluster, hello, identity.id, identity.last_seq, held=held)
@@ -197,10 +194,10 @@ class AgentRequests:
             await self._make_consumer(found.start)
             resync = self._begin(hello)
         member = self._state.members[self._cluster]
-        as_of = self._context.projection.position[_FACTS]
+        as_of = self._context.projection.position[FACTS.name]
         return HelloAnswer(
             uid=member.uid,
-            stream=_FACTS,
+            stream=FACTS.name,
             consumer=agent_consumer(self._cluster),
             log=identity.id,
             start=found.start,
@@ -237,16 +234,8 @@ class AgentRequests:
     async def _make_consumer(self, start: int) -> None:
         """Replace the consumer: a reader of the old one gets the answer that it is gone."""
         await self.forget()
-        config = consumer_config(self._cluster, start)
-        body = msgspec.json.encode({"stream_name": _FACTS, "config": config, "action": "create"})
-        await self._call(f"CREATE.{_FACTS}.{config['durable_name']}", body)
+        await create_consumer(self._connection, FACTS.name, consumer_config(self._cluster, start), 5.0)
         self._stats.consumers += 1
-
-    async def _call(self, call: str, body: bytes) -> None:
-        answer = await self._connection.request(f"$JS.API.CONSUMER.{call}", body, timeout=5.0)
-        error = msgspec.json.decode(answer.data, type=_Made).error
-        if error is not None:
-            raise from_api(error.code, error.err_code, error.description)
 
     async def _blobs(self, message: Msg) -> float:
         wanted = _read(message, BlobsWanted)
@@ -309,7 +298,7 @@ class AgentRequests:
     async def _store(self, said: Sequence[tuple[Msg, Sequence[WorkObserved]]]) -> int:
         """Append the newest report on each object, and answer; the bytes that were appended."""
         await self._catch_up(max((event.work_seq for _, events in said for event in events), default=0))
-        position, now = self._context.projection.position[_FACTS], self._context.clock.now()
+        position, now = self._context.projection.position[FACTS.name], self._context.clock.now()
         refused: dict[tuple[int, int], str] = {}
         newest: dict[ObjectKey, tuple[tuple[int, int], WorkObserved]] = {}
         for request, (_, events) in enumerate(said):
@@ -364,9 +353,9 @@ class AgentRequests:
     async def _catch_up(self, position: int) -> None:
         """Wait a moment for a fact that the agent has read already; what it made up is not waited for."""
         projection = self._context.projection
-        if projection.position[_FACTS] >= position:
+        if projection.position[FACTS.name] >= position:
             return
-        if (await self._context.logs[_FACTS].identity()).last_seq < position:
+        if (await self._context.logs[FACTS.name].identity()).last_seq < position:
             return
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS):

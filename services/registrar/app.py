@@ -13,7 +13,6 @@ from nats.aio.msg import Msg
 from schemas.codec import Known, decode
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
-from schemas.hints import Purged
 from schemas.subjects import SubjectError, unescape
 from schemas.topology import OBSERVED
 from services._kit.base.log_errors import LogError
@@ -25,7 +24,7 @@ from services._rules.interpreter.configuration import FILTERS
 from services.registrar.agent_requests import AgentRequests
 from services.registrar.metrics import DeskStats, register
 from services.registrar.settings import RegistrarSettings
-from services.registrar.state import RegistrarState, fold, forget
+from services.registrar.state import RegistrarState, fold
 
 log = structlog.get_logger("registrar")
 
@@ -37,22 +36,18 @@ class Registrar(BaseService[RegistrarState, str]):
 
     name = "registrar"
     filters = ("work.>", "cluster.*", "observed.>", *FILTERS)
+    states = RegistrarState
 
     def __init__(self, settings: RegistrarSettings) -> None:
         self.stats = DeskStats()
         self._settings = settings
-        self._context: Context[RegistrarState, str] | None = None
         self._desks: dict[str, AgentRequests] = {}
         self._subscriptions: list[Any] = []
         self._background: set[asyncio.Task[None]] = set()
 
-    def new_state(self) -> RegistrarState:
-        """An empty projection."""
-        return RegistrarState()
-
     def fold(self, state: RegistrarState, message: Message, event: Known) -> Iterable[str]:
         """Apply one event; an observation that a replaced leader appended after its successor's is corrected."""
-        before = self.last_seq(state, message.subject)
+        before = state.last_seq(message.subject)
         touched = fold(state, message.seq, message.subject, event)
         if isinstance(event, WorkObserved) and event.prev < before and self._is_stray(state, message, event):
             self._beside("report_again", self._append_again(before))
@@ -68,39 +63,29 @@ class Registrar(BaseService[RegistrarState, str]):
         member = state.members.get(event.cluster)
         if not self._subscriptions or self._context is None or member is None or member.mode != "Pull":
             return False
-        return message.headers.get(HEADER_PRODUCER) != self._context.appender.producer
+        return message.headers.get(HEADER_PRODUCER) != self.context.appender.producer
 
     async def _append_again(self, position: int) -> None:
         """Repeat an observation that an older one came behind."""
-        assert self._context is not None
         try:
-            message = await self._context.logs[OBSERVED.name].get(position)
+            message = await self.context.logs[OBSERVED.name].get(position)
             event = decode(message.subject, message.data) if message is not None else None
             if isinstance(event, WorkObserved):
-                await self._context.appender.append([KeyedEvents(event.cluster, (event,))])
+                await self.context.appender.append([KeyedEvents(event.cluster, (event,))])
         except LogError as error:
             log.warning("report_not_repeated", position=position, error=str(error))
 
-    def last_seq(self, state: RegistrarState, subject: str) -> int:
-        """Position of the last observation of a subject."""
-        return state.observed.get(subject, (0, 0.0))[0]
-
-    def forget(self, state: RegistrarState, purged: Purged) -> None:
-        """Drop what is gone from the log."""
-        forget(state, purged)
-
     async def start(self, context: Context[RegistrarState, str]) -> None:
         """Offer the metrics."""
-        self._context = context
+        await super().start(context)
         register(context.metrics.reads, context.projection.state, self.stats)
 
     async def on_leading(self) -> None:
         """Answer agents from now on."""
-        assert self._context is not None
-        connection = self._context.connection
+        connection = self.context.connection
         if connection is None:
             return
-        if self._context.restoration is not None and self._context.restoration.holds:
+        if self.context.restoration is not None and self.context.restoration.holds:
             self._end_consumers()
         for family in FAMILIES:
             self._subscriptions.append(await connection.subscribe(f"{family}.*", partial(self._take, family)))
@@ -109,7 +94,7 @@ class Registrar(BaseService[RegistrarState, str]):
         """Another instance answers now."""
         subscriptions, self._subscriptions = self._subscriptions, []
         desks, self._desks = self._desks, {}
-        connection = self._context.connection if self._context is not None else None
+        connection = self.context.connection
         if connection is not None and not connection.nc.is_closed:
             for subscription in subscriptions:
                 await subscription.unsubscribe()
@@ -117,10 +102,9 @@ class Registrar(BaseService[RegistrarState, str]):
 
     def _end_consumers(self) -> None:
         """Agents that still read lose their consumers: they are given new ones when the restore is over."""
-        assert self._context is not None
-        for name, member in self._context.projection.state.members.items():
+        for name, member in self.state.members.items():
             if member.mode == "Pull":
-                desk = self._desks[name] = AgentRequests(name, self._context, self._settings, self.stats)
+                desk = self._desks[name] = AgentRequests(name, self.context, self._settings, self.stats)
                 task = spawn(f"desk-forget:{name}", desk.forget())
                 self._background.add(task)
                 task.add_done_callback(self._background.discard)
@@ -131,8 +115,7 @@ class Registrar(BaseService[RegistrarState, str]):
 
     def on_dirty(self, keys: Iterable[str]) -> None:
         """A cluster that is no pull member any more needs no consumer."""
-        assert self._context is not None
-        members = self._context.projection.state.members
+        members = self.state.members
         for cluster in keys:
             member = members.get(cluster)
             desk = self._desks.get(cluster)
@@ -141,7 +124,6 @@ class Registrar(BaseService[RegistrarState, str]):
 
     async def _take(self, family: str, message: Msg) -> None:
         """Take one request; its cluster is the one in the subject, which the sender's account permits."""
-        assert self._context is not None
         try:
             cluster = unescape(message.subject.partition(".")[2])
         except SubjectError:
@@ -149,5 +131,5 @@ class Registrar(BaseService[RegistrarState, str]):
             return
         desk = self._desks.get(cluster)
         if desk is None:
-            desk = self._desks[cluster] = AgentRequests(cluster, self._context, self._settings, self.stats)
+            desk = self._desks[cluster] = AgentRequests(cluster, self.context, self._settings, self.stats)
         await desk.take(family, message)

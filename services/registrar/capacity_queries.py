@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.agent import MAX_QUESTIONS, WAIT_SECONDS, RoomAnswers, RoomQuestions
 from services._kit.concurrency.supervision import spawn
@@ -109,7 +110,7 @@ class CapacityQueries:
         self._stop_timer()
         for _, asked in due:
             asked.handed = True
-        await deliver(tuple(_numbered(asked.question, number) for number, asked in due))
+        await deliver(tuple(replace(asked.question, id=number) for number, asked in due))
 
     def _forget_old(self) -> None:
         """Drop the queries whose time is over; their answers come too late."""
@@ -133,14 +134,3 @@ class CapacityQueries:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _numbered(question: RoomQuestions, number: str) -> RoomQuestions:
-    return RoomQuestions(
-        id=number,
-        requirements=question.requirements,
-        taken=question.taken,
-        quotas=question.quotas,
-        workload=question.workload,
-        threshold=question.threshold,
-    )

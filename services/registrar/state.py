@@ -17,6 +17,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from schemas.subjects import escape, observed
 from services._rules.delivery.plausibility import Asked
+from services._rules.facets import ServiceState
 from services._rules.interpreter.configuration import KINDS
 
 
@@ -79,7 +80,7 @@ class Works(Struct):
         return min(open_, default=last + 1) - 1
 
 
-class RegistrarState(Struct):
+class RegistrarState(ServiceState):
     """The projection; `observed` holds position and time of the last report on every subject.
 
     `sizes` are the bytes of the statuses of those that have one, `kept` their sums by cluster. `configured` names what
@@ -99,6 +100,25 @@ class RegistrarState(Struct):
         if works is None:
             works = self.works[cluster] = Works()
         return works
+
+    def last_seq(self, subject: str) -> int:
+        """Position of the last observation of a subject."""
+        return self.observed.get(subject, (0, 0.0))[0]
+
+    def forget(self, purged: Purged) -> None:
+        """Drop works and reports that are gone from the log."""
+        for name, works in self.works.items():
+            for gone in purged.objects:
+                if 0 < works.positions.get(gone.key, 0) <= gone.position:
+                    works.forget(gone.key)
+                    self.observed.pop(observed(name, gone.key), None)
+                    self.weigh(name, observed(name, gone.key), 0)
+        for name in purged.clusters:
+            if name not in self.members:
+                beginning = f"observed.{escape(name)}."
+                for subject in [subject for subject in self.observed if subject.startswith(beginning)]:
+                    del self.observed[subject]
+                    self.weigh(name, subject, 0)
 
     def weigh(self, cluster: str, subject: str, size: int) -> None:
         """The last status on a subject has so many bytes."""
@@ -156,19 +176,3 @@ def fold(state: RegistrarState, seq: int, subject: str, event: Known) -> Iterabl
         case _:
             pass
     return ()
-
-
-def forget(state: RegistrarState, purged: Purged) -> None:
-    """Drop works and reports that are gone from the log."""
-    for name, works in state.works.items():
-        for gone in purged.objects:
-            if 0 < works.positions.get(gone.key, 0) <= gone.position:
-                works.forget(gone.key)
-                state.observed.pop(observed(name, gone.key), None)
-                state.weigh(name, observed(name, gone.key), 0)
-    for name in purged.clusters:
-        if name not in state.members:
-            beginning = f"observed.{escape(name)}."
-            for subject in [subject for subject in state.observed if subject.startswith(beginning)]:
-                del state.observed[subject]
-                state.weigh(name, subject, 0)

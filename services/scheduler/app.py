@@ -8,27 +8,24 @@ from typing import Final
 from msgspec.structs import replace
 
 from schemas.codec import Known
-from schemas.envelope import Provenance
 from schemas.events.binding import BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.eviction import EvictionRequested
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementReleased
-from schemas.hints import Purged
+from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
-from schemas.subjects import object_key
 from schemas.topology import EXPLAINED
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
+from services._kit.runtime.service import Context, ObjectDecider
+from services._rules.decision import Decision
 from services._rules.scheduling.outcome import outcome
 from services.scheduler.decide import is_ours, schedule, waits_until
 from services.scheduler.decision_trace import Changed, Considered
-from services.scheduler.metrics import DecisionCounts, register
-from services.scheduler.metrics_steps import StepTimes
+from services.scheduler.metrics import DecisionCounts, StepTimes, register
 from services.scheduler.queue.retry_backoff import Retries
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold, forget
+from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold
 from services.scheduler.trace_writer import ExplanationWriter
 
 RETRY_SECONDS: Final = 5.0
@@ -36,7 +33,7 @@ ROOM: Final = ObjectKey("fleetlog", "reservations", "", "ending")
 """The key of all expiring reservations: decided while objects wait for the capacity they hold."""
 
 
-class Scheduler(BaseService[SchedulerState, ObjectKey]):
+class Scheduler(ObjectDecider[SchedulerState]):
     """Bindings in, placements out."""
 
     name = "scheduler"
@@ -61,14 +58,13 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         self._retries = Retries(settings.limits(), by_priority=by_priority)
         self._looks_for_room = False
         self._timeout = settings.scheduler_estimator_timeout if settings.enable_scheduler_estimator else 0.0
-        self._context: Context[SchedulerState, ObjectKey] | None = None
         self._leading_since = 0.0
         self._decisions = DecisionCounts()
         self._explanations: ExplanationWriter | None = None
 
     async def start(self, context: Context[SchedulerState, ObjectKey]) -> None:
         """Offer the metrics."""
-        self._context = context
+        await super().start(context)
         projection = context.projection
         log = context.logs.get(EXPLAINED.name)
         if log is not None:
@@ -79,16 +75,14 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
 
     async def on_leading(self) -> None:
         """Answers to what was asked meanwhile may still be on their way."""
-        assert self._context is not None
-        self._leading_since = self._context.clock.now()
+        self._leading_since = self.context.clock.now()
         self._looks_for_room = False
         self._retries.clear()
-        self._context.projection.state.watch.begin()
+        self.state.watch.begin()
 
     async def on_following(self) -> None:
         """Drop reservations: decisions in flight may be lost, and the next leader decides."""
-        assert self._context is not None
-        state = self._context.projection.state
+        state = self.state
         state.ledger.withdraw_all()
         state.peers.withdraw_all()
         state.watch.end()
@@ -134,18 +128,6 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         scheduled = state.objects.get(key)
         return scheduled is not None and is_ours(scheduled, self._scheduler_name)
 
-    def forget(self, state: SchedulerState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: SchedulerState, subject: str) -> int:
-        """Position of the last placement of a subject."""
-        return state.subjects.get(subject, 0)
-
-    def unreadable(self, state: SchedulerState, message: Message) -> Iterable[ObjectKey]:
-        """The object whose facet a newer version wrote."""
-        return () if message.subject.startswith(("cluster.", "lease.")) else (object_key(message.subject),)
-
     def unsettled(self, state: SchedulerState, now: float) -> str:
         """Objects whose placement waits for an estimate."""
         name, since = self._scheduler_name, self._leading_since
@@ -157,7 +139,7 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
     def recover(self, state: SchedulerState) -> Iterable[ObjectKey]:
         """Objects whose placement has not seen their latest facets, or that a cluster change may move."""
         self._decisions.came("BindingAdd", sum(is_ours(item, self._scheduler_name) for item in state.objects.values()))
-        return list(state.objects)
+        return super().recover(state)
 
     def decide(self, state: SchedulerState, key: ObjectKey, now: float) -> Decision:
         """The placement of one object."""
@@ -166,34 +148,21 @@ class Scheduler(BaseService[SchedulerState, ObjectKey]):
         helped = state.reopen(key, now)
         name, timeout, since = self._scheduler_name, self._timeout, self._leading_since
         made = schedule(state, key, now, name, timeout=timeout, since=since, rules=self._rules)
-        if made.waits_until is not None:
-            return Decision(wake_at=made.waits_until, also=helped)
-        event, considered = made.event, made.considered
+        if made.wake_at is not None:
+            return Decision(wake_at=made.wake_at, also=helped)
+        considered = made.considered
         wake = self._tries_again(key, considered, now)
         if made.failed:
             state.tried(key)
         if self._waits_for_room(state, considered):
             helped.append(ROOM)
-        if event is None:
-            if considered is not None:
-                self._decisions.attempted(considered.trigger, outcome(considered.attempt.decision).reason)
-            return Decision(wake_at=wake, also=helped) if wake is not None or helped else NOTHING
-        scheduled = state.objects[key]
-        own = {"binding": scheduled.binding_seq}
-        if scheduled.eviction_seq:
-            own["eviction"] = scheduled.eviction_seq
-        if scheduled.descheduling_seq:
-            own["descheduling"] = scheduled.descheduling_seq
-        if not isinstance(event, PlacementReleased):
-            self._decisions.count(event)
-            if event.estimates:
-                own["estimate"] = scheduled.estimate_seq
-            state.promise(key, event.clusters, now)
-        effects: tuple[Changed, ...] = ()
-        if considered is not None and not isinstance(event, PlacementReleased):
-            effects = (Changed(key, event, considered),)
-        placed = replace(event, provenance=Provenance(own=own))
-        return Decision(events=(placed,), wake_at=wake, effects=effects, also=helped)
+        if not made.events and considered is not None:
+            self._decisions.attempted(considered.trigger, outcome(considered.attempt.decision).reason)
+        for event in made.events:
+            if isinstance(event, PlacementDecided | PlacementFailed):
+                self._decisions.count(event)
+                state.promise(key, event.clusters, now)
+        return Decision(made.events, wake, made.effects, helped) if wake is not None or helped else made
 
     def _tries_again(self, key: ObjectKey, considered: Considered | None, now: float) -> float | None:
         """When an attempt that ended in an error is made again; what no cluster or no room stops waits for those."""

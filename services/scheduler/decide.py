@@ -22,6 +22,7 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules.capacity.general_estimate import Component
 from services._rules.capacity.reserved import displaced
+from services._rules.decision import Decision
 from services._rules.effective import spec_with_targets
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.decoding import binding_view
@@ -29,8 +30,9 @@ from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.reschedule_triggers import trigger
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
-from services._rules.scheduling.scheduling_views import BindingView, Decision, Estimate, SchedulingOptions, Status
-from services.scheduler.decision_trace import Considered
+from services._rules.scheduling.scheduling_views import BindingView, Estimate, SchedulingOptions, Status
+from services._rules.scheduling.scheduling_views import Decision as Schedule
+from services.scheduler.decision_trace import Changed, Considered
 from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
 
 HANDOVER_SECONDS: Final = 2.0
@@ -48,16 +50,14 @@ class Rules(Struct, frozen=True):
     stepped: Stepped | None = None
 
 
-class ScheduleDecision(Struct, frozen=True, eq=False):
+class ScheduleDecision(Decision, frozen=True, eq=False):
     """A placement to append, and what was read to come to it (None where the algorithm was not run).
 
-    At `waits_until` (seconds since 1970) it is decided, not now. The caller takes in what follows: targets of the event
-    are promised (`SchedulerState.promise`), an object for which nothing was found was tried (`tried`).
+    With `wake_at` it is decided then, not now. The caller takes in what follows: targets of the event are promised
+    (`SchedulerState.promise`), an object for which nothing was found was tried (`tried`).
     """
 
-    event: PlacementEvent | None = None
     considered: Considered | None = None
-    waits_until: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -83,8 +83,19 @@ def schedule(
     if later is None:
         later = waits_until(state, key, now, scheduler, timeout, since, rules)
     if later is not None:
-        return ScheduleDecision(waits_until=later)
-    return ScheduleDecision(*decide_with_trace(state, key, now, scheduler, rules=rules))
+        return ScheduleDecision(wake_at=later)
+    event, considered = decide_with_trace(state, key, now, scheduler, rules=rules)
+    if event is None:
+        return ScheduleDecision(considered=considered)
+    read = ["binding", "eviction", "descheduling"]
+    effects: tuple[Changed, ...] = ()
+    if not isinstance(event, PlacementReleased):
+        if event.estimates:
+            read.append("estimate")
+        if considered is not None:
+            effects = (Changed(key, event, considered),)
+    placed = replace(event, provenance=state.objects[key].seen(*read))
+    return ScheduleDecision((placed,), effects=effects, considered=considered)
 
 
 def decide_with_trace(
@@ -106,9 +117,9 @@ def decide_with_trace(
         return None, None
     binding, placed = scheduled.binding, scheduled.placed
     if not isinstance(binding, BindingRequested):
-        live = scheduled.placement
+        live = scheduled.unreleased
         # Only the scheduler that placed it releases it: two schedulers may read this fact.
-        if isinstance(live, PlacementDecided | PlacementFailed) and binding is not None and live.scheduler == scheduler:
+        if live is not None and binding is not None and live.scheduler == scheduler:
             return PlacementReleased(key=key, uid=live.uid), None
         return None, None
     spec = scheduled.spec
@@ -132,7 +143,7 @@ def decide_with_trace(
         considered = Considered(clusters, view, status, estimates, rules.options, attempt, why, peers)
         requested = _answers_request(view, status, now)
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
-        unreadable = Decision((), "Error", f"the binding cannot be read: {error}")
+        unreadable = Schedule((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
     event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler, requested)
     if event is None or not _heeds_estimates(state, scheduled):
@@ -181,8 +192,8 @@ def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, schedul
     scheduled = state.objects.get(key)
     if scheduled is None or not is_ours(scheduled, scheduler):
         return None
-    last = scheduled.placement
-    foreign = isinstance(last, PlacementDecided | PlacementFailed) and last.scheduler != scheduler
+    last = scheduled.unreleased
+    foreign = last is not None and last.scheduler != scheduler
     # Who did not see it change hands takes the last fact for that.
     at = state.watch.handed.get(key, scheduled.touched if foreign else 0.0)
     until = at + HANDOVER_SECONDS
@@ -325,7 +336,7 @@ def _answers(estimates: tuple[ClusterEstimate, ...]) -> list[Estimate]:
     return [{item.cluster: item.replicas for item in estimates}] if estimates else []
 
 
-def _targets(decision: Decision, *, counts: bool) -> tuple[TargetCluster, ...]:
+def _targets(decision: Schedule, *, counts: bool) -> tuple[TargetCluster, ...]:
     return tuple(
         sorted(TargetCluster(target.name, target.replicas if counts else None) for target in decision.clusters)
     )

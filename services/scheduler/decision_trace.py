@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.events.estimate import ClusterEstimate
 from schemas.events.placement import PlacementDecided, PlacementFailed
@@ -17,13 +18,11 @@ from schemas.explained import (
     MAX_BYTES,
     ExplainedCluster,
     ExplainedRefusal,
-    ExplainedRegion,
-    ExplainedStep,
     ExplainedTerm,
     PlacementExplained,
 )
 from schemas.keys import ObjectKey
-from services._rules.scheduling.decision_explanation import ClusterExplanation, Explanation
+from services._rules.scheduling.decision_explanation import Explanation
 from services._rules.scheduling.decision_explanation import explain as explain_run
 from services._rules.scheduling.division.weights import ties_descend
 from services._rules.scheduling.index import ClusterIndex
@@ -82,9 +81,8 @@ def _explain(considered: Considered) -> Explanation:
 def _refusals(found: Explanation) -> list[tuple[str, str, list[str]]]:
     """Names by filter and reason, most first."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for item in found.clusters:
-        if item.filter:
-            grouped.setdefault((item.filter, item.reason), []).append(item.name)
+    for name, refusal in found.refused.items():
+        grouped.setdefault(refusal, []).append(name)
     return sorted(((*key, names) for key, names in grouped.items()), key=lambda item: (-len(item[2]), item[:2]))
 
 
@@ -96,9 +94,8 @@ def _shortened(
     rows: int,
     names: int,
 ) -> PlacementExplained:
-    ranked = sorted((item for item in found.clusters if item.rank), key=_by_weight_of_part)
+    ranked = sorted(found.clusters, key=_by_weight_of_part)
     accurate = {item.cluster: item for item in considered.estimates}
-    regions = {item.name: item.region for item in considered.clusters.clusters}
     shown = sorted(ranked[:rows], key=lambda item: item.rank)
     failed = isinstance(event, PlacementFailed)
     decision = considered.attempt.decision
@@ -114,7 +111,7 @@ def _shortened(
         message=_cut(decision.message),
         tried=tuple(ExplainedTerm(name, _cut(run.message)) for _, name, run in considered.attempt.failures[:rows]),
         total=len(considered.clusters.clusters),
-        clusters=tuple(_cluster(item, regions, accurate.get(item.name)) for item in shown),
+        clusters=tuple(_cluster(item, accurate.get(item.name)) for item in shown),
         others=len(ranked) - len(shown),
         refused=tuple(
             ExplainedRefusal(which, _cut(reason), len(all_of_them), tuple(all_of_them[:names]))
@@ -122,40 +119,27 @@ def _shortened(
         ),
         more_reasons=sum(len(item[2]) for item in refusals[rows:]),
         ignored=len(found.ignored),
-        regions=tuple(
-            ExplainedRegion(item.name, item.clusters, item.score, item.chosen) for item in found.regions[:rows]
-        ),
+        regions=found.regions[:rows],
         more_regions=max(len(found.regions) - rows, 0),
-        steps=tuple(ExplainedStep(step.mode, step.demand, step.kept, step.weights) for step in found.steps[:rows]),
+        steps=found.steps[:rows],
         tie_break="Z to A" if ties_descend(considered.view.uid) else "A to Z",
     )
 
 
-def _by_weight_of_part(item: ClusterExplanation) -> tuple[bool, bool, bool, int]:
+def _by_weight_of_part(item: ExplainedCluster) -> tuple[bool, bool, bool, int]:
     """What got replicas or runs comes first, then what was selected, then by rank."""
     return not item.replicas, not item.running, not item.selected, item.rank
 
 
-def _cluster(item: ClusterExplanation, regions: dict[str, str], accurate: ClusterEstimate | None) -> ExplainedCluster:
+def _cluster(item: ExplainedCluster, accurate: ClusterEstimate | None) -> ExplainedCluster:
     heeded = accurate is not None and accurate.replicas == item.available
-    return ExplainedCluster(
-        name=item.name,
-        rank=item.rank,
-        region=regions.get(item.name, ""),
-        tier=item.tier,
-        score=item.score,
+    return replace(
+        item,
         available=_counted(item.available),
         room=_counted(item.room),
         source=(accurate.source or "nodes") if heeded and accurate is not None else "summary",
         at=accurate.at if heeded and accurate is not None else 0.0,
         reserved=accurate.reserved if heeded and accurate is not None else 0,
-        selected=item.selected,
-        running=item.running,
-        kept=item.kept,
-        weight=item.weight,
-        share=item.share,
-        replicas=item.replicas,
-        plugins=item.plugins,
     )
 
 

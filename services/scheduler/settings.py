@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.base.settings import Settings, SettingsError
-from services._rules.feature_gates import FeatureGateError, feature_gates
+from services._kit.base.settings import Settings, SettingsError, gates_of
 from services._rules.scheduling.plugin_set import PluginError, PluginSet
 from services._rules.scheduling.scheduling_views import SchedulingOptions
 from services.scheduler.decide import Rules
@@ -54,10 +53,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def gates(self) -> dict[str, bool]:
         """Every feature gate; raises SettingsError for one that does not exist."""
-        try:
-            return feature_gates(self.feature_gates)
-        except FeatureGateError as error:
-            raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
+        return gates_of(self.feature_gates)
 
     def rules(self) -> Rules:
         """What gates and flags mean for decisions."""

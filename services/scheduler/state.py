@@ -9,22 +9,20 @@ import msgspec
 from msgspec import Struct, field
 
 from schemas.codec import Known
-from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
+from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased, TargetCluster
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from schemas.subjects import placement as placement_subject
 from services._rules.capacity.reservations import ReservationLedger
 from services._rules.capacity.reserved import Needs, needs_of
-from services._rules.effective import current_targets, lowers, tasks_of
-from services._rules.history.retention import all_closed
+from services._rules.facets import ObjectFacets, ObjectStates
 from services._rules.kubernetes.quantity import QuantityError
 from services._rules.scheduling.compiled_placement import CompiledPlacement, compile_placement
 from services._rules.scheduling.decoding import cluster_view
@@ -39,19 +37,9 @@ SETTLE_SECONDS: Final = 15.0
 """How long a summary may lag behind a status: one probe interval of ten seconds, and its append to the log."""
 
 
-class Scheduled(Struct):
+class Scheduled(ObjectFacets):
     """Every facet of one object that placing it reads."""
 
-    binding: BindingEvent | None = None
-    binding_seq: int = 0
-    placement: PlacementEvent | None = None
-    placement_seq: int = 0
-    eviction: EvictionEvent | None = None
-    eviction_seq: int = 0
-    descheduling: DeschedulingEvent | None = None
-    descheduling_seq: int = 0
-    estimate: CapacityEstimated | None = None
-    estimate_seq: int = 0
     spec: Manifest | None = None
     """The binding's spec, decoded once per binding fact."""
     by_room: bool = False
@@ -62,33 +50,9 @@ class Scheduled(Struct):
     """The placement asked for; None where it cannot be read."""
     priority: int = 0
 
-    @property
-    def placed(self) -> PlacementDecided | PlacementFailed | None:
-        """The placement in force for the present uid."""
-        placement = self.placement
-        if isinstance(placement, PlacementDecided | PlacementFailed) and placement.uid == self.uid:
-            return placement
-        return None
-
-    @property
-    def tasks(self) -> tuple[EvictionTask, ...]:
-        """Evictions under way for the present uid."""
-        return tasks_of(self.eviction, self.uid)
-
-    @property
-    def uid(self) -> str:
-        """Uid of the template that the binding refers to."""
-        return self.binding.uid if self.binding is not None else ""
-
-    @property
-    def targets(self) -> tuple[TargetCluster, ...]:
-        """Clusters that run it: those placed, without what was evicted or taken back since."""
-        return current_targets(self.placed, self.eviction, self.eviction_seq, self.descheduling, self.placement_seq)
-
     def answered(self, leaving: Mapping[str, int]) -> bool:
         """Whether the latest estimate saw all that may cause the object to be scheduled again."""
-        lowered = self.descheduling_seq if lowers(self.descheduling, self.uid, self.placement_seq) else 0
-        position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, lowered)
+        position = asked_at(self.binding_seq, self.placed, self.eviction, self.eviction_seq, leaving, self.lowered_seq)
         return answers(self.estimate, self.uid, position)
 
 
@@ -100,14 +64,14 @@ class _Change(Struct, frozen=True):
     deleting: bool
 
 
-class SchedulerState(Struct):
+class SchedulerState(ObjectStates[Scheduled]):
     """The projection of the scheduler."""
 
-    objects: dict[ObjectKey, Scheduled] = field(default_factory=dict)
+    kind = Scheduled
+    writes = "placement"
     clusters: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     shapes: dict[str, _Change] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    subjects: dict[str, int] = field(default_factory=dict)
     leaving: dict[str, int] = field(default_factory=dict)
     """Positions at which clusters were seen to be deleted or gone."""
     left_at: dict[str, float] = field(default_factory=dict)
@@ -120,13 +84,6 @@ class SchedulerState(Struct):
     ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     """The clusters without reserved capacity, as of the last `refresh`."""
-
-    def of(self, key: ObjectKey) -> Scheduled:
-        """Facets of one object, made on first mention."""
-        scheduled = self.objects.get(key)
-        if scheduled is None:
-            scheduled = self.objects[key] = Scheduled()
-        return scheduled
 
     def with_room(self) -> ClusterIndex:
         """The clusters without the room that placements took and that their summaries do not show yet.
@@ -210,6 +167,17 @@ class SchedulerState(Struct):
                 key, self.clusters.by_name, rooms.by_name, self.watch.unreviewed, self.watch.changes, count
             )
 
+    def forget(self, purged: Purged) -> None:
+        """Drop what is gone from the log, unless newer facts of it exist."""
+        for key, _ in self.drop(purged):
+            self.watch.file(key, None)
+            self.watch.handed.pop(key, None)
+            self.ledger.forget(key)
+        for name in purged.clusters:
+            if name not in self.clusters.by_name:
+                self.leaving.pop(name, None)
+                self.left_at.pop(name, None)
+
     def came_free(self, released: bool, seq: int) -> list[ObjectKey]:
         """Who may be placed now that room was given back by a fact at a position."""
         if not released:
@@ -222,8 +190,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
     """Apply one fact, `stored` at a time, and return the objects to decide again."""
     match event:
         case BindingRequested() | BindingReleased():
-            scheduled = state.of(event.key)
-            scheduled.binding, scheduled.binding_seq = event, seq
+            scheduled = state.take(seq, subject, event)
             needed = (scheduled.spec or {}).get("replicaRequirements")
             _read_request(state, scheduled, event, stored)
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
@@ -234,10 +201,8 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             smaller = needed is not None and (scheduled.spec or {}).get("replicaRequirements") != needed
             return [event.key, *state.came_free(smaller, seq), *state.regrouped(event.key, scheduled, seq)]
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
-            scheduled = state.of(event.key)
-            before = scheduled.placement
-            scheduled.placement, scheduled.placement_seq = _slim(event), seq
-            state.subjects[subject] = seq
+            before = state.of(event.key).placement
+            scheduled = state.take(seq, subject, _slim(event))
             where, at = ((), stored) if isinstance(event, PlacementReleased) else (event.clusters, event.scheduled_at)
             missed = isinstance(event, PlacementFailed) and state.watch.moved > event.provenance.as_of
             released = state.ledger.placed(event.key, event.uid, where, at, seq)
@@ -252,19 +217,16 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
         case StatusRolledUp():
             return state.came_free(state.ledger.shown(event.key, event.uid, event.items, stored, seq), seq)
         case EvictionRequested() | EvictionFinished():
-            scheduled = state.of(event.key)
-            scheduled.eviction, scheduled.eviction_seq = event, seq
+            scheduled = state.take(seq, subject, event)
             scheduled.touched = stored
             state.watch.file(event.key, interest_of(scheduled))
             return [event.key, *state.regrouped(event.key, scheduled, seq)]
         case ReplicasDescheduled():
-            scheduled = state.of(event.key)
-            scheduled.descheduling, scheduled.descheduling_seq = event, seq
+            scheduled = state.take(seq, subject, event)
             scheduled.touched = stored
             return [event.key, *state.regrouped(event.key, scheduled, seq)]
         case CapacityEstimated():
-            scheduled = state.of(event.key)
-            scheduled.estimate, scheduled.estimate_seq = event, seq
+            state.take(seq, subject, event)
             return (event.key,)
         case LeaseTaken():
             state.has_estimator = state.has_estimator or event.service == "estimator"
@@ -283,7 +245,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             state.watch.describe(event.name)
             state.shapes.pop(event.name, None)
             state.leaving[event.name], state.left_at[event.name] = seq, stored
-            return [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
+            return state.running_in(event.name)
         case _:
             return ()
 
@@ -372,26 +334,5 @@ def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float
     elif gained := view.apis - before.apis:
         found += state.watch.changed(before, view, stands_there, gained)
     if event.deleting and (known is None or not known.deleting):
-        found += [key for key, scheduled in state.objects.items() if _runs_in(scheduled, event.name)]
+        found += state.running_in(event.name)
     return [*found, *state.helped()]
-
-
-def _runs_in(scheduled: Scheduled, cluster: str) -> bool:
-    placed = scheduled.placed
-    return placed is not None and any(target.name == cluster for target in placed.clusters)
-
-
-def forget(state: SchedulerState, purged: Purged) -> None:
-    """Drop objects that are gone from the log, unless newer facts of them exist."""
-    for key in (gone.key for gone in purged.objects):
-        scheduled = state.objects.get(key)
-        if scheduled is not None and all_closed(scheduled.binding, scheduled.placement, scheduled.eviction):
-            del state.objects[key]
-            state.watch.file(key, None)
-            state.watch.handed.pop(key, None)
-            state.ledger.forget(key)
-            state.subjects.pop(placement_subject(key), None)
-    for name in purged.clusters:
-        if name not in state.clusters.by_name:
-            state.leaving.pop(name, None)
-            state.left_at.pop(name, None)

@@ -16,29 +16,27 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
-from services._kit.runtime.service import NOTHING, BaseService, Context, Decision
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._kit.runtime.service import Context, ObjectDecider
+from services._rules.decision import NOTHING, Decision
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import FILTERS, Target
 from services._rules.kubernetes.event_objects import Note
 from services.status_aggregator.decide import RollupPace, decide, due_at, has_news
-from services.status_aggregator.event_announcements import announce, bound, overridden
-from services.status_aggregator.event_recorder import Telling
+from services.status_aggregator.event_announcements import Early, announce, bound, overridden
 from services.status_aggregator.failure_events import left_out, refused, unsummed
 from services.status_aggregator.metrics import register
-from services.status_aggregator.pending_observations import Early
 from services.status_aggregator.settings import AggregatorSettings
-from services.status_aggregator.state import AggregatorState, fold, forget, of_kinds
-from services.status_aggregator.status_prefetch import remember_present
+from services.status_aggregator.state import AggregatorState, fold
 from services.status_aggregator.status_writer import Writes
-from services.status_aggregator.template_status import Away, TemplateStatus, offers_status
+from services.status_aggregator.template_status import Away, TemplateStatus, offers_status, remember_present
 
 E = TypeVar("E")
 _MOST_PENDING: Final = 2000
@@ -57,7 +55,7 @@ class Retry(Exception):
     """A write to the control plane that has to be repeated."""
 
 
-class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
+class StatusAggregator(ObjectDecider[AggregatorState]):
     """Observations in, summed status out."""
 
     name = "status_aggregator"
@@ -73,16 +71,16 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         "observed.>",
         *FILTERS,
     )
+    states = AggregatorState
+    _client: KubeClient
+    _status: TemplateStatus
 
     def __init__(self, settings: AggregatorSettings) -> None:
         self._settings = settings
         self._pace = RollupPace(
             settings.rollup_gather, settings.rollup_interval, settings.rollup_patience, settings.rollup_settle
         )
-        self._context: Context[AggregatorState, ObjectKey] | None = None
-        self._client: KubeClient | None = None
-        self._status: TemplateStatus | None = None
-        self._recorder: Telling | None = None
+        self._recorder: EventRecorder | None = None
         self._interpreters = Interpreters()
         self._writes = Writes(settings.concurrent_writes, (Retry, Unreachable))
         self._leading = False
@@ -91,15 +89,11 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._rolled_up = 0
         self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
 
-    def new_state(self) -> AggregatorState:
-        """An empty projection."""
-        return AggregatorState()
-
     def fold(self, state: AggregatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
         """Apply one event, and record a Kubernetes Event about it when it is new."""
         if isinstance(event, PolicyChanged | PolicyDeleted):
             # What is summed in another way from now on is summed again.
-            return of_kinds(state, self._interpreters.take(event))
+            return state.of_kinds(self._interpreters.take(event))
         touched = fold(state, message.seq, message.subject, event)
         if self._settings.events:
             self._announce(state, message, event)
@@ -129,13 +123,10 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
                 if late is not None:
                     self._recorder.tell(late)
 
-    def forget(self, state: AggregatorState, purged: Purged) -> None:
-        """Drop the tombstones of what is gone."""
-        forget(state, purged)
-
-    def last_seq(self, state: AggregatorState, subject: str) -> int:
-        """Position of the last event of a subject."""
-        return state.subjects.get(subject, 0)
+    def unreadable(self, state: AggregatorState, message: Message) -> Iterable[ObjectKey]:
+        """None: what a newer version wrote of an object holds up no sum."""
+        del state, message
+        return ()
 
     def recover(self, state: AggregatorState) -> Iterable[ObjectKey]:
         """Everything that has a binding or still holds a copy somewhere."""
@@ -159,7 +150,7 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         template = reported.template
         if reported.rollup is None or not isinstance(template, TemplateChanged):
             return NOTHING
-        if offers_status(self._interpreters.ask, template.api_version, template.kind):
+        if offers_status(self._interpreters, template.api_version, template.kind):
             return Decision(effects=(WriteStatus(key),))
         return NOTHING
 
@@ -171,23 +162,20 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
 
     async def start(self, context: Context[AggregatorState, ObjectKey]) -> None:
         """Open the control plane."""
-        self._context = context
+        await super().start(context)
         self._client = await open_kubeconfig(self._settings.control_kubeconfig)
         self._client.guard = context.guard
         self._interpreters.reach_services(self._client)
         self._status = TemplateStatus(
-            self._client, context.projection.state, context.blobs, context.clock, self._interpreters.ask
+            self._client, context.projection.state, context.blobs, context.clock, self._interpreters
         )
-        self._recorder = Telling(self._client, context.clock)
+        self._recorder = EventRecorder(self._client, context.clock.now)
         register(context.metrics.reads, context.projection.state, lambda: self._writes.pending)
 
     async def on_leading(self) -> None:
         """Read the templates' present status in bulk, and record the Events of the time without a leader."""
-        assert self._client is not None
-        assert self._context is not None
-        assert self._status is not None
         assert self._recorder is not None
-        await remember_present(self._client, self._context.projection.state, self._status)
+        await remember_present(self._client, self.state, self._status)
         self._leading = True
         for seq, note in self._pending:
             if seq > self._rolled_up:
@@ -206,10 +194,9 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         self._leading = False
         await self._writes.close()
         if self._recorder is not None:
-            await self._recorder.close()
+            await self._recorder.drop()
         await self._interpreters.close()
-        if self._client is not None:
-            await self._client.close()
+        await self._client.close()
 
     async def perform(self, effects: Sequence[object]) -> None:
         """Hand status writes over: a slow control plane must not hold up the sums."""
@@ -224,16 +211,14 @@ class StatusAggregator(BaseService[AggregatorState, ObjectKey]):
         if template is None:
             return None
         kind = (template.api_version, template.kind)
-        return kind if self._interpreters.ask.customized(*kind, AGGREGATE_STATUS) else None
+        return kind if self._interpreters.customized(*kind, Operation.AGGREGATE) else None
 
     def _template(self, key: ObjectKey) -> TemplateChanged | None:
-        assert self._context is not None
-        reported = self._context.projection.state.objects.get(key)
+        reported = self.state.objects.get(key)
         template = reported.template if reported is not None else None
         return template if isinstance(template, TemplateChanged) else None
 
     async def _write(self, key: ObjectKey) -> None:
-        assert self._status is not None
         try:
             out = await self._status.write(key)
             if out:

@@ -17,7 +17,7 @@ from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL
 from services._rules.delivery.observations import not_looked_at
 from services._rules.delivery.plausibility import Given, implausible, most_replicas, numbers
 from services._rules.delivery.work_status import NOT_YET, fully_applied
-from services._rules.effective import effective, removed_at_once, tasks_of
+from services._rules.effective import removed_at_once
 from services._rules.interpreter.common.interpretation import shortened
 from services.status_aggregator.state import AT_ONCE, AggregatorState, Copy, Reported
 
@@ -116,13 +116,7 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
         for cluster, work in sorted(reported.works.items())
         if work.wanted and work.uid == binding.uid and cluster in state.clusters
     )
-    where = effective(
-        binding,
-        reported.placement,
-        reported.eviction,
-        eviction_seq=reported.eviction_seq,
-        clusters=state.clusters,
-    )
+    where = reported.effective(state.clusters)
     fully = fully_applied(frozenset(where.occupied), items)
     cleared = _cleared(state, reported)
     if not items and not cleared and reported.rollup is None:
@@ -135,12 +129,9 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
 
 def _cleared(state: AggregatorState, reported: Reported) -> tuple[Cleared, ...]:
     """Clusters under direct eviction whose copy is gone: never written, seen to be absent since, or no member."""
-    if reported.binding is None:
-        return ()
-    tasks = removed_at_once(tasks_of(reported.eviction, reported.binding.uid))
     return tuple(
         Cleared(task.from_cluster, task.created_at)
-        for task in tasks
+        for task in removed_at_once(reported.tasks)
         if not task.removed and _is_clear(state, reported, task.from_cluster)
     )
 

@@ -26,7 +26,27 @@ from services.status_aggregator.state import AggregatorState
 
 # As services/_rules/overrides/override_errors.py writes them.
 _FAILED_OVERRIDE: Final = re.compile(r"(?P<cluster>Cluster)?OverridePolicy (?P<name>[^\s:]+): overrideRules\[")
+_MOST_KEYS = 2000
 _EVICTION_CONTROLLER: Final = "resource-binding-graceful-eviction-controller"
+
+
+class Early:
+    """Observations that came before the binding they belong to, by object: the streams have no common order.
+
+    There is no Event about them yet; the oldest objects are dropped first when there are too many."""
+
+    def __init__(self) -> None:
+        self._kept: dict[ObjectKey, list[WorkObserved]] = {}
+
+    def keep(self, event: WorkObserved) -> None:
+        """Hold an observation until the binding of its object is known."""
+        self._kept.setdefault(event.key, []).append(event)
+        while len(self._kept) > _MOST_KEYS:
+            del self._kept[next(iter(self._kept))]
+
+    def take(self, key: ObjectKey, uid: str) -> list[WorkObserved]:
+        """What was held for the object of this uid, oldest first; anything about an earlier one is dropped."""
+        return [event for event in self._kept.pop(key, ()) if event.uid == uid]
 
 
 def announce(state: AggregatorState, event: Known) -> Note | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from schemas.events.rollup import ClusterStatusItem
 from schemas.events.template import TemplateChanged
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.kubernetes.event_objects import Note
 
 REASON: Final = "AggregateStatusFailed"
@@ -27,7 +27,7 @@ def unsummed(template: TemplateChanged, problem: InterpretError) -> Note:
         else f"correct what interprets {kind}; it is asked again then, and when members report anew"
     )
     rest = f". The status stays as it was; {after}"
-    message = f"{AGGREGATE_STATUS}: {said[: _LONGEST - len(rest) - len(AGGREGATE_STATUS) - 2]}{rest}"
+    message = f"{Operation.AGGREGATE}: {said[: _LONGEST - len(rest) - len(Operation.AGGREGATE) - 2]}{rest}"
     return _warning(template, message)
 
 

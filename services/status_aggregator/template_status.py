@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+import structlog
 from msgspec import Struct, UnsetType
 
 from schemas.events.binding import BindingRequested
@@ -20,16 +21,19 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.kube.answers.shapes import check_manifest
-from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, decode, resource_path
-from services._rules.interpreter import AGGREGATE_STATUS, InterpretError, InterpretLater
+from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, Unreachable, decode, resource_path
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.common.interpretation import describe
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.secrets.secret_objects import is_secret
 from services.status_aggregator.culprits import Fault, NoCulprit, culprits, without
 from services.status_aggregator.state import AggregatorState
 
+log = structlog.get_logger("status_aggregator")
+
+_PAGE: Final = "500"
 REFUSED: Final = frozenset({400, 413, 422})
 """Answers of a control plane to a status that it never will take."""
 
@@ -61,22 +65,22 @@ class _Present(Struct, frozen=True):
         return {"op": "test", "path": "/status", "value": self.status}
 
 
-def offers_status(interpreting: Interpreting, api_version: str, kind: str) -> bool:
+def offers_status(interpreters: Interpreters, api_version: str, kind: str) -> bool:
     """Whether the status of a kind is aggregated; a Secret has none, and its content must not reach an interpreter."""
-    return not is_secret(api_version, kind) and interpreting.hook_enabled(api_version, kind, AGGREGATE_STATUS)
+    return not is_secret(api_version, kind) and interpreters.hook_enabled(api_version, kind, Operation.AGGREGATE)
 
 
 class TemplateStatus:
     """The status subresource of templates, remembered so that it is read only once."""
 
     def __init__(
-        self, client: KubeClient, state: AggregatorState, blobs: Blobs, clock: Clock, interpreting: Interpreting
+        self, client: KubeClient, state: AggregatorState, blobs: Blobs, clock: Clock, interpreters: Interpreters
     ) -> None:
         self._client = client
         self._state = state
         self._blobs = blobs
         self._clock = clock
-        self._interpreting = interpreting
+        self._interpreters = interpreters
         self._known: dict[ObjectKey, _Present] = {}
         self._at_fault: dict[ObjectKey, Fault] = {}
         self._summed: dict[ObjectKey, dict[str, int]] = {}
@@ -84,7 +88,7 @@ class TemplateStatus:
 
     def offered(self, api_version: str, kind: str) -> bool:
         """Whether the status of a kind is summed into its template."""
-        return offers_status(self._interpreting, api_version, kind)
+        return offers_status(self._interpreters, api_version, kind)
 
     def remember(self, key: ObjectKey, live: Manifest) -> None:
         """Take what a list or an answer showed of a template."""
@@ -125,7 +129,7 @@ class TemplateStatus:
                 raise
             fault = await self._find(key, template, path, items, problem, before)
             await self._bring(key, template, fault.rest(items), path)
-        if self._interpreting.customized(template.api_version, template.kind, AGGREGATE_STATUS):
+        if self._interpreters.customized(template.api_version, template.kind, Operation.AGGREGATE):
             self._summed[key] = _digests(items)
         if fault is None:
             return {}
@@ -221,7 +225,7 @@ class TemplateStatus:
         if present.status:
             obj = {**obj, "status": present.status}
         now = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        summed = await self._interpreting.aggregate_status(obj, items, now=now)
+        summed = await self._interpreters.interpret(Operation.AGGREGATE, obj, items, now)
         status = summed.get("status") or {}
         if type(status) is not dict:
             raise InterpretError(f"is {describe(status)}, expected an object", "status")
@@ -303,3 +307,29 @@ def _items(rollup: StatusRolledUp) -> list[Manifest]:
             entry["appliedMessage"] = item.message
         items.append(entry)
     return items
+
+
+async def remember_present(client: KubeClient, state: AggregatorState, status: TemplateStatus) -> None:
+    """List every kind whose status is summed; a kind that cannot be listed is read object by object later."""
+    kinds = {
+        (key.group, template.api_version.rpartition("/")[2], key.resource)
+        for key, reported in state.objects.items()
+        if isinstance(template := reported.template, TemplateChanged)
+        and status.offered(template.api_version, template.kind)
+    }
+    for group, version, resource in sorted(kinds):
+        params = {"limit": _PAGE}
+        path = resource_path(group, version, resource)
+        try:
+            while True:
+                page = await client.get(path, params=params)
+                for item in page.get("items") or ():
+                    metadata = item["metadata"]
+                    key = ObjectKey(group, resource, metadata.get("namespace", ""), metadata["name"])
+                    status.remember(key, item)
+                following = (page.get("metadata") or {}).get("continue")
+                if not following:
+                    break
+                params = {"limit": _PAGE, "continue": following}
+        except (ApiError, Unreachable) as error:
+            log.warning("present_status_unknown", kind=resource, error=str(error))

@@ -205,6 +205,11 @@ class Fleet:
             if process.stdout is not None:
                 process.stdout.close()
 
+    def ended(self) -> int:
+        """Wait for the end of `up`, which something else brings about; its exit code."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE)
+
     def pid(self, name: str) -> int:
         """Process id of a running process, 0 when it is not running."""
         try:

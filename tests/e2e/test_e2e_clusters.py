@@ -26,7 +26,7 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
             made.control.patch("cluster", member, {"spec": {"taints": []}})
 
 
-def test_a_cluster_labelled_later_joins_and_an_unlabelled_one_leaves(space: Space) -> None:
+def test_placement_follows_labels_of_clusters(space: Space) -> None:
     space.control.run("label", "cluster", "member1", "tier=gold")
     settings = space.apply(space.load("settings.yaml"))
     space.policy(settings, {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}})
@@ -37,7 +37,7 @@ def test_a_cluster_labelled_later_joins_and_an_unlabelled_one_leaves(space: Spac
     space.until_in("configmap", "settings", ("member3",))
 
 
-def test_a_tainted_cluster_takes_only_what_tolerates_it(space: Space) -> None:
+def test_tainted_cluster_takes_tolerating_objects_only(space: Space) -> None:
     space.control.patch("cluster", "member2", {"spec": {"taints": [TAINT]}})
     settings, web = space.apply(space.load("settings.yaml")), space.apply(space.load("web.yaml"))
     tolerated = {"key": "dedicated", "operator": "Equal", "value": "special-user", "effect": "NoSchedule"}
@@ -63,7 +63,7 @@ def test_duplicated_replicas_are_the_same_everywhere_and_summed(space: Space) ->
     until_equal("summed ready replicas", summed, 6)
 
 
-def test_a_cluster_that_leaves_loses_its_copies_and_one_that_comes_gets_them(space: Space, fleet: Fleet) -> None:
+def test_unjoined_cluster_is_emptied_and_joined_one_is_filled(space: Space, fleet: Fleet) -> None:
     settings, web = space.apply(space.load("settings.yaml")), space.load("web.yaml")
     web["spec"]["replicas"] = 6
     space.apply(web)

@@ -137,7 +137,7 @@ def paused(fleet: Fleet, service: str) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_replicas_go_where_single_nodes_have_room_for_them(space: Space) -> None:
+def test_replicas_are_placed_where_nodes_have_capacity(space: Space) -> None:
     # A member's sum of 12 CPUs would hold four replicas of three CPUs, its nodes of four CPUs hold one each.
     deploy(space, "packed", 4, "3", AGGREGATED)
     until_equal("shares", lambda: assigned(space, "packed"), {"member1": 2, "member2": 2})
@@ -169,7 +169,7 @@ def test_without_an_answer_the_summaries_decide(space: Space, fleet: Fleet) -> N
     assert missed(fleet) <= silent + 1
 
 
-def test_room_in_a_pull_member_is_told_by_its_agent(space: Space, fleet: Fleet) -> None:
+def test_capacity_of_a_pull_member_comes_from_its_agent(space: Space, fleet: Fleet) -> None:
     deploy(space, "pulled", 2, "3", AGGREGATED, ("member3",))
     until_equal("ready replicas", lambda: ready(space, "pulled"), 2)
     # One node is free: the sum of the member would hold one more of these, its nodes hold one.
@@ -183,7 +183,7 @@ def test_room_in_a_pull_member_is_told_by_its_agent(space: Space, fleet: Fleet) 
     until_equal("ready replicas", lambda: ready(space, "crowd"), 2)
 
 
-def test_a_quota_of_a_member_limits_what_it_is_given(space: Space) -> None:
+def test_resource_quota_of_a_member_limits_its_replicas(space: Space) -> None:
     quota = {"requests.cpu": "2"}
     manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small", "namespace": space.name}}
     space.member["member1"].apply({**manifest, "spec": {"hard": quota}})
@@ -196,7 +196,7 @@ def test_a_quota_of_a_member_limits_what_it_is_given(space: Space) -> None:
     until_equal("shares", lambda: assigned(space, "limited"), {"member1": 3})
 
 
-def test_workloads_that_come_together_do_not_get_the_same_room(space: Space) -> None:
+def test_simultaneous_workloads_do_not_share_capacity(space: Space) -> None:
     names = [f"burst-{number}" for number in range(6)]
     for name in names:
         deploy(space, name, 2, "3", AGGREGATED)

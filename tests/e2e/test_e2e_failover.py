@@ -104,7 +104,7 @@ def deployed(space: Space, name: str, placement: dict[str, Any], **spec: Any) ->
     until_equal(f"replicas of {name}", lambda: assigned(space, name), {"member1": 2, "member2": 2, "member3": 2})
 
 
-def test_replicas_leave_a_dead_member_and_its_copy_goes_when_it_is_back(space: Space, fleet: Fleet) -> None:
+def test_replicas_leave_a_failed_member(space: Space, fleet: Fleet) -> None:
     space.control.apply(TAINT_THE_DEAD)
     deployed(space, "web", EVENLY)
     until_equal("ready replicas", lambda: ready(space, "web"), 6)
@@ -149,7 +149,7 @@ def evicted_at(space: Space, name: str) -> datetime:
     return datetime.fromisoformat(until(f"the eviction of {name}", look)[0])
 
 
-def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet) -> None:
+def test_taint_evicts_objects_without_toleration(space: Space, fleet: Fleet) -> None:
     tolerated = {"key": "x", "operator": "Equal", "value": "y", "effect": "NoExecute"}
     deployed(space, "plain", EVENLY)
     deployed(space, "sudden", EVENLY, failover={"cluster": {"purgeMode": "Directly"}})
@@ -179,7 +179,7 @@ def test_a_taint_drives_out_what_does_not_tolerate_it(space: Space, fleet: Fleet
     assert assigned(space, "plain") == assigned(space, "patient") == {"member1": 3, "member3": 3}
 
 
-def test_an_application_leaves_the_member_where_it_keeps_crashing(space: Space, fleet: Fleet) -> None:
+def test_crashing_application_is_evicted(space: Space, fleet: Fleet) -> None:
     web = space.load("web.yaml")
     web["spec"]["replicas"] = 2
     space.apply(web)

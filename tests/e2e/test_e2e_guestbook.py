@@ -44,9 +44,7 @@ def test_the_definition_goes_to_the_member_it_names_only(walk: Kubectl, members:
     until_equal("definitions", lambda: {name: _names(k, "crd") for name, k in members.items()}, wanted)
 
 
-def test_the_object_follows_and_an_override_changes_it_in_the_member(
-    walk: Kubectl, members: dict[str, Kubectl]
-) -> None:
+def test_object_is_updated_with_its_override_in_the_member(walk: Kubectl, members: dict[str, Kubectl]) -> None:
     member = members["member1"]
 
     def seen() -> tuple[object, object]:
@@ -73,7 +71,7 @@ def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, m
     until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
 
 
-async def test_scripts_that_hang_or_break_out_stop_only_their_own_objects(fleet: Fleet) -> None:
+async def test_misbehaving_scripts_affect_their_own_objects_only(fleet: Fleet) -> None:
     control = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig(CONTROL))
     try:
         await hostile.define(control)

@@ -97,7 +97,7 @@ def started(walk: Walk) -> Walk:
     return walk
 
 
-def test_a_deployment_alone_runs_nowhere_and_its_policy_divides_it_between_two_members(walk: Walk) -> None:
+def test_policy_divides_a_deployment_between_members(walk: Walk) -> None:
     assert "deployment.apps/nginx created" in walk.control.apply(DEPLOYMENT)
     assert walk.control.get("deployment", "nginx") is not None
     for kubectl in walk.member.values():
@@ -108,7 +108,7 @@ def test_a_deployment_alone_runs_nowhere_and_its_policy_divides_it_between_two_m
     assert walk.member["member3"].get("deployment", "nginx") is None
 
 
-def test_describe_tells_the_story_in_events(started: Walk) -> None:
+def test_describe_shows_events_of_the_delivery(started: Walk) -> None:
     def told() -> str:
         text = started.control.run("describe", "deploy", "nginx")
         events = text.partition("Events:")[2]

@@ -118,7 +118,7 @@ def test_an_agent_that_was_killed_goes_on_where_it_was(space: Space, fleet: Flee
     space.until_field(PULL, "configmap", "first", "data", {"short": "1"})
 
 
-def test_what_is_deleted_in_the_member_comes_back(space: Space) -> None:
+def test_object_deleted_in_the_member_is_recreated(space: Space) -> None:
     into(space, large("kept"))
     space.until_in("configmap", "kept", (PULL,))
     uid = (space.held(PULL, "configmap", "kept") or {})["metadata"]["uid"]
@@ -131,7 +131,7 @@ def test_what_is_deleted_in_the_member_comes_back(space: Space) -> None:
     until("the object again", again)
 
 
-def test_a_silent_agent_makes_its_cluster_unknown_until_it_speaks_again(space: Space, fleet: Fleet) -> None:
+def test_cluster_of_a_silent_agent_is_unknown(space: Space, fleet: Fleet) -> None:
     into(space, large("stays"))
     space.until_in("configmap", "stays", (PULL,))
     until_equal("ready", lambda: ready(space), "True")
@@ -155,9 +155,7 @@ async def refused(fleet: Fleet, seed: str) -> bool:
     return "authorization" in answer.lower()
 
 
-def test_a_pull_member_leaves_empty_and_cut_off_and_joins_again_with_another_identity(
-    space: Space, fleet: Fleet
-) -> None:
+def test_pull_member_leaves_and_joins_with_another_identity(space: Space, fleet: Fleet) -> None:
     into(space, large("book"))
     space.until_in("configmap", "book", (PULL,))
     seed = fleet.layout.agent_seed(PULL).read_text()
@@ -178,7 +176,7 @@ def test_a_pull_member_leaves_empty_and_cut_off_and_joins_again_with_another_ide
     space.until_in("configmap", "book", (PULL,))
 
 
-def test_a_member_whose_agent_is_dead_is_let_go_with_what_it_holds(space: Space, fleet: Fleet) -> None:
+def test_member_with_a_dead_agent_can_be_unjoined(space: Space, fleet: Fleet) -> None:
     into(space, large("left"))
     space.until_in("configmap", "left", (PULL,))
     pid = fleet.signal(AGENT, signal.SIGSTOP)

@@ -6,7 +6,7 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.space import EVERYWHERE, Space, clusters
 
 
-def test_a_namespace_goes_to_every_member_and_leaves_with_its_template(fleet: Fleet) -> None:
+def test_namespace_is_propagated_to_every_member(fleet: Fleet) -> None:
     space = Space(fleet, "passing-by")
     space.control.run("create", "namespace", "passing-by")
     until_equal("members with the namespace", lambda: space.where("namespace", "passing-by"), list(EVERYWHERE))
@@ -88,7 +88,7 @@ def test_a_template_of_the_same_name_replaces_its_predecessor(space: Space) -> N
     space.until_in("configmap", "settings", ("member1", "member2"))
 
 
-def test_a_foreign_object_is_left_alone_until_the_policy_says_overwrite(space: Space) -> None:
+def test_foreign_object_is_kept_until_overwrite(space: Space) -> None:
     settings = space.load("settings.yaml")
     foreign = {**settings, "data": {"owner": "somebody else"}}
     space.member["member1"].apply(foreign)
@@ -142,7 +142,7 @@ def test_a_failing_override_stops_only_that_members_copy(space: Space) -> None:
     until_equal("what the binding says of member2", applied, ("True", False))
 
 
-def test_members_keep_what_the_policy_preserves(space: Space) -> None:
+def test_preserved_objects_stay_in_members(space: Space) -> None:
     settings = space.apply(space.load("settings.yaml"))
     space.policy(settings, clusters("member1"), preserveResourcesOnDeletion=True)
     space.until_in("configmap", "settings", ("member1",))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.cli.fleetlog import main
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
+from services.cli.supervision.supervised_process import Rank
 
 
 def up(more: Callable[[str], Mapping[str, str]]) -> None:

@@ -1,7 +1,6 @@
 """The runner of vectors: which file goes to which runner, what it prints, and its exit code."""
 
 import gzip
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
+from tests.golden import run as runner
 
 CASE_RUNNER = """
 FILES = {"sums": lambda case: None if "op" in case else case["a"] + case["b"] == case["sum"]}
@@ -26,15 +25,6 @@ FILE_RUNNERS = {"words-long": run}
 """
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("golden_run_under_test", HERE / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     runners = tmp_path / "runners"
@@ -43,9 +33,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     (runners / "b.py").write_text(OTHER_CASE_RUNNER)
     (runners / "c.py").write_text(FILE_RUNNER)
     (tmp_path / "vectors").mkdir()
-    module = load()
-    monkeypatch.setattr(module, "RUNNERS", runners)
-    return module
+    monkeypatch.setattr(runner, "RUNNERS", runners)
+    return runner
 
 
 def vectors(tmp_path: Path, name: str, *cases: dict[str, Any]) -> None:
@@ -66,7 +55,7 @@ MINUS = {"id": "minus", "op": "-", "a": 3, "b": 2, "sum": 1}
 
 
 @pytest.mark.parametrize("name", ["sums-dev.jsonl.gz", "sums-final.jsonl", "sums.jsonl", "sums-last-check.jsonl.gz"])
-def test_a_suffix_does_not_hide_the_runner(
+def test_suffix_of_a_file_does_not_hide_its_runner(
     run: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     vectors(tmp_path, name, GOOD, MINUS)
@@ -74,7 +63,7 @@ def test_a_suffix_does_not_hide_the_runner(
     assert printed(capsys) == [{"file": name, "cases": 2, "passed": 2, "failed_ids": []}]
 
 
-def test_wrong_unclaimed_and_raising_cases_have_failed(
+def test_wrong_unclaimed_and_raising_cases_fail(
     run: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong, unclaimed, raising = GOOD | {"id": "w", "sum": 4}, MINUS | {"id": "u", "op": "*"}, {"id": "r"}
@@ -83,13 +72,13 @@ def test_wrong_unclaimed_and_raising_cases_have_failed(
     assert printed(capsys) == [{"file": "sums-dev.jsonl", "cases": 4, "passed": 1, "failed_ids": ["w", "u", "r"]}]
 
 
-def test_a_file_runner_gets_the_whole_file(run: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_runner_gets_the_whole_file(run: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "vectors" / "words-long-dev.jsonl").write_text("good\nbad\n")
     assert run.main([str(tmp_path / "vectors")]) == 1
     assert printed(capsys) == [{"file": "words-long-dev.jsonl", "cases": 2, "passed": 1, "failed_ids": ["bad"]}]
 
 
-def test_an_unknown_file_is_named_and_harmless_beside_a_known_one(
+def test_unknown_file_is_named_and_does_not_fail_the_run(
     run: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     vectors(tmp_path, "other.jsonl", GOOD)
@@ -102,6 +91,6 @@ def test_an_unknown_file_is_named_and_harmless_beside_a_known_one(
     ]
 
 
-def test_a_missing_directory_is_a_wrong_call(run: ModuleType, tmp_path: Path) -> None:
+def test_missing_directory_exits_with_two(run: ModuleType, tmp_path: Path) -> None:
     assert run.main([str(tmp_path / "none")]) == 2
     assert run.main(["a", "b"]) == 2

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.topology import STREAMS, Stream
 from services._kit.log import streams as topology
-from services._kit.log.heartbeat_bus import Bus, NatsBus
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Log
 from tests.support.memory_bus import MemoryBus
@@ -21,7 +21,7 @@ Logs = dict[str, Log]
 class Backend:
     """One implementation: all streams of the topology, more on request, and a bus."""
 
-    def __init__(self, logs: Logs, bus: Bus, make: Callable[[Stream], Any], real: bool) -> None:
+    def __init__(self, logs: Logs, bus: NatsBus, make: Callable[[Stream], Any], real: bool) -> None:
         self.logs = logs
         self.bus = bus
         self.make = make

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas.codec import encode
 from schemas.events.binding import BindingReleased
 from services._kit.log.stream_port import Delivery, Message
+from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.failure_tracker import FailureTracker
 from services._kit.runtime.projection import Projection
 from services._kit.runtime.timers import Timers
@@ -109,7 +110,7 @@ def test_timers_ring_each_key_once_at_its_last_deadline(steps):
 
 
 def test_backoff_doubles_up_to_its_bound_and_then_parks():
-    troubles = FailureTracker(attempts=5, backoff=1, longest_backoff=3)
+    troubles = FailureTracker(LoopOptions(attempts=5, backoff=1, longest_backoff=3))
     waits = []
     for _ in range(4):
         assert not troubles.failed("k", "why", 100)
@@ -127,7 +128,7 @@ def test_backoff_doubles_up_to_its_bound_and_then_parks():
 
 
 def test_the_brake_needs_a_sample_and_a_majority():
-    troubles = FailureTracker(brake_ratio=0.5, brake_sample=10)
+    troubles = FailureTracker(LoopOptions(brake_ratio=0.5, brake_sample=10))
     for i in range(9):
         troubles.park(i, "why")
     assert not troubles.too_many

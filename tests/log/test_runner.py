@@ -13,10 +13,10 @@ from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
 from schemas.keys import ObjectKey
 from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
-from services._kit.runtime.service import Decision
+from services._rules.decision import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
-from tests.log.toy import Toy, key, placed_on, placements, released, wanted
+from tests.log.toy import Reader, Toy, key, placed_on, placements, released, wanted
 from tests.support.manual_clock import ManualClock
 
 
@@ -296,12 +296,10 @@ async def test_hooks_are_called_in_order(backend):
     assert service.hooks == ["caught up", "leading", "following"]
 
 
-class Actor(Toy):
+class Actor(Reader):
     """A service that acts on dirty keys and decides nothing; it needs no lease."""
 
     leads = False
-    decide = None
-    recover = None
 
     def __init__(self):
         super().__init__()

@@ -36,8 +36,8 @@ from services.cli.log.checks import Checker
 from services.cli.log.restore_archive import import_log
 from services.cli.log.verify import verify
 from services.cli.queries.replay import facts_in, replayed
+from services.override_renderer.decide import AtHand, needed_blobs
 from services.override_renderer.decide import decide as decide_works
-from services.override_renderer.decide import needed_blobs
 from tests.natsserver import Server
 from tests.support.log_states import SERVICES, decided_again, decided_at_end, folded, manifests, service, stored, view
 
@@ -204,13 +204,13 @@ def test_new_leader_decides_what_the_old_version_would(version: str) -> None:
 def test_works_are_rendered_the_same_after_an_upgrade(version: str) -> None:
     messages = list(stored(file_of(version)))
     state, _ = folded("override_renderer", messages)
-    state.blobs.update(manifests(messages))
+    at_hand = AtHand(blobs=manifests(messages))
     rendered = 0
     for key, bound in state.objects.items():
         if not bound.live or key.resource == "secrets":  # Their key is not exported.
             continue
-        assert not needed_blobs(state, key)
-        works = decide_works(state, key)
+        assert not needed_blobs(state, key, at_hand)
+        works = decide_works(state, key, at_hand)
         assert (key, works.events, works.missing) == (key, (), ())
         rendered += len(bound.works)
     assert rendered

@@ -11,7 +11,8 @@ from schemas.events.placement import PlacementDecided, PlacementReleased, Target
 from schemas.keys import ObjectKey
 from schemas.subjects import binding, object_key
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.service import NOTHING, BaseService, Decision
+from services._kit.runtime.service import BaseService, Decider
+from services._rules.decision import NOTHING, Decision
 
 
 class State:
@@ -27,9 +28,16 @@ class State:
 
     __hash__ = None
 
+    def last_seq(self, subject):
+        held = self.bindings if subject.startswith("binding.") else self.placements
+        return held.get(object_key(subject), (0, None))[0]
 
-class Toy(BaseService[State, ObjectKey]):
-    """Decides a placement per binding; `broken` and `slow` change what decide does."""
+    def forget(self, purged):
+        """A toy remembers everything."""
+
+
+class Reader(BaseService[State, ObjectKey]):
+    """Folds bindings and placements."""
 
     name = "toy"
     filters = ("binding.>", "placement.>")
@@ -41,7 +49,6 @@ class Toy(BaseService[State, ObjectKey]):
         self.hooks = []
         self.wake_at = None
         self.effect_for = set()
-        self.context = None
 
     def new_state(self):
         return State()
@@ -54,12 +61,27 @@ class Toy(BaseService[State, ObjectKey]):
             state.placements[event.key] = (message.seq, event)
         return (event.key,)
 
-    def last_seq(self, state, subject):
-        held = state.bindings if subject.startswith("binding.") else state.placements
-        return held.get(object_key(subject), (0, None))[0]
-
     def unreadable(self, state, message):
         return (object_key(message.subject),)
+
+    async def perform(self, effects):
+        self.effects += effects
+
+    async def on_caught_up(self):
+        self.hooks.append("caught up")
+
+    async def on_leading(self):
+        self.hooks.append("leading")
+
+    async def on_following(self):
+        self.hooks.append("following")
+
+    async def stop(self):
+        self.hooks.append("stopped")
+
+
+class Toy(Reader, Decider[State, ObjectKey]):
+    """Decides a placement per binding; `broken` and `slow` change what decide does."""
 
     def recover(self, state):
         for key, (seq, _) in state.bindings.items():
@@ -86,24 +108,6 @@ class Toy(BaseService[State, ObjectKey]):
         effects = [f"explain {key.name}"] if key.name in self.effect_for else []
         event = PlacementDecided(key=key, uid=wanted.uid, clusters=clusters, provenance=seen)
         return Decision([event], wake_at=self.wake_at, effects=effects)
-
-    async def start(self, context):
-        self.context = context
-
-    async def perform(self, effects):
-        self.effects += effects
-
-    async def on_caught_up(self):
-        self.hooks.append("caught up")
-
-    async def on_leading(self):
-        self.hooks.append("leading")
-
-    async def on_following(self):
-        self.hooks.append("following")
-
-    async def stop(self):
-        self.hooks.append("stopped")
 
 
 def key(name):

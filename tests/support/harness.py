@@ -21,6 +21,7 @@ from services._kit.log.stream_port import Message
 from services.descheduler import state as descheduler
 from services.estimator import decide as estimating
 from services.estimator import state as estimator
+from services.estimator.remote import MemberAnswers
 from services.executor import state as executor
 from services.failover import decide as evicting
 from services.failover import state as failover
@@ -83,7 +84,11 @@ def _by_subject(fold: Callable[[Any, int, str, Known], Iterable[Any]]) -> Callab
 
 
 SCHEDULER = scheduler_with(scheduling.Rules())
-RENDERER = Logic(renderer.RendererState, _by_subject(renderer.fold), lambda state, key, _: rendering.decide(state, key))
+RENDERER = Logic(
+    renderer.RendererState,
+    _by_subject(renderer.fold),
+    lambda state, key, _: rendering.decide(state, key, rendering.AtHand()),
+)
 AGGREGATOR = Logic(
     aggregator.AggregatorState, _by_subject(aggregator.fold), lambda state, key, _: summing.decide(state, key)
 )
@@ -91,7 +96,7 @@ EXECUTOR = Logic(executor.ExecutorState, _by_subject(executor.fold), lambda *_: 
 ESTIMATOR = Logic(
     estimator.EstimatorState,
     lambda state, message, event: estimator.fold(state, message.seq, message.subject, event, message.time),
-    lambda state, key, now: estimating.decide(state, key, now, ESTIMATOR_PATIENCE),
+    lambda state, key, now: estimating.decide(state, MemberAnswers(), key, now, ESTIMATOR_PATIENCE),
 )
 DESCHEDULER = Logic(descheduler.DeschedulerState, _by_subject(descheduler.fold), lambda *_: None)
 
@@ -100,8 +105,7 @@ def events_of(decision: Any) -> list[Known]:
     """The events of whatever a service answers."""
     if hasattr(decision, "events"):
         return list(decision.events)
-    event = getattr(decision, "event", None) if not hasattr(decision, "provenance") else decision
-    return [] if event is None else [event]
+    return [] if decision is None else [decision]
 
 
 class Harness:
@@ -172,7 +176,9 @@ class RendererHarness(Harness):
     """The renderer; manifests that it does not keep are read from its log."""
 
     def __init__(self, *events: Known) -> None:
-        super().__init__(RENDERER, *events)
+        self.at_hand = rendering.AtHand()
+        logic = Logic(RENDERER.new, RENDERER.fold, lambda state, key, _: rendering.decide(state, key, self.at_hand))
+        super().__init__(logic, *events)
 
     def decision(self, of: ObjectKey | str = KEY) -> Any:
         """The works that it would append once everything they need was read."""
@@ -184,7 +190,7 @@ class RendererHarness(Harness):
             stored = self.log[position - 1][1]
             assert isinstance(stored, WorkRendered)
             assert stored.digest == digest
-            self.state.blobs[digest] = bytes(stored.manifest)  # type: ignore[arg-type]
+            self.at_hand.blobs[digest] = bytes(stored.manifest)  # type: ignore[arg-type]
         return super().decision(of)
 
     def works(self) -> dict[str, WorkEvent]:

@@ -11,16 +11,16 @@ from services._rules.interpreter.result_cache import Answers, CachedInterpreter,
 
 
 class Interpretation:
-    """What is configured for a state, and what its scripts would answer."""
+    """What is configured, and what its scripts would answer."""
 
-    def __init__(self, state: Any, answer: Callable[[InterpretationQuery], Any]) -> None:
+    def __init__(self, answer: Callable[[InterpretationQuery], Any]) -> None:
         self.configured, self.answers, self.answer = Configured(), Answers(), answer
-        state.reinterpret = self._take
-        state.interpreter = CachedInterpreter(
+        self.interpreter = CachedInterpreter(
             lambda *wanted: self.configured.customizations.hook_enabled(*wanted), self.answers
         )
 
-    def _take(self, event: Any) -> Any:
+    def take(self, event: Any) -> Any:
+        """Take in a customization or its end; the kinds that it touches."""
         touched = self.configured.take(event)
         self.answers.changed(touched)
         return touched

@@ -127,7 +127,11 @@ class World:
 
     def _renderer(self) -> list[Known]:
         state = self._folded(renderer.RendererState(), renderer.fold)
-        return [self._known(event) for key in list(state.objects) for event in rendering.decide(state, key).events]
+        return [
+            self._known(event)
+            for key in list(state.objects)
+            for event in rendering.decide(state, key, rendering.AtHand()).events
+        ]
 
     def _aggregator(self) -> list[Known]:
         state = self._folded(aggregator.AggregatorState(), aggregator.fold, ("FACTS", "OBSERVED"))

@@ -123,7 +123,7 @@ def decided_at_end(messages: list[Stored]) -> dict[str, View]:
     settings = import_module("services.failover.settings").FailoverSettings
     evicting = settings(feature_gates=("Failover=true",), enable_no_execute_taint_eviction=True).rules()
     state, _ = folded("failover", messages)
-    evictions = {str(key): evict(state, key, now, evicting).event for key in state.objects}
+    evictions = {str(key): _first(evict(state, key, now, evicting)) for key in state.objects}
     return {
         "placements": {
             key: [type(event).__name__, _targets(getattr(event, "clusters", ())), getattr(event, "message", "")]
@@ -132,6 +132,12 @@ def decided_at_end(messages: list[Stored]) -> dict[str, View]:
         },
         "evictions": {key: type(event).__name__ for key, event in evictions.items() if event is not None},
     }
+
+
+def _first(decision: Any) -> Any:
+    """The event of a decision; earlier versions had one at most."""
+    events = getattr(decision, "events", None)
+    return decision.event if events is None else next(iter(events), None)
 
 
 def manifests(messages: list[Stored]) -> dict[str, bytes]:
@@ -170,7 +176,8 @@ def decided_again(name: str, messages: list[Stored]) -> dict[str, list[int]]:
     made = service(name)
     state, folds = made.new_state(), 0
     if name == "override_renderer":
-        state.blobs.update(manifests(messages))
+        # Earlier versions kept in the state what was fetched.
+        getattr(made, "at_hand", state).blobs.update(manifests(messages))
     found: dict[str, list[int]] = {"same": [], "differ": []}
     for as_of, seq, event in sorted(recorded, key=lambda item: item[:2]):
         while folds < len(facts) and facts[folds][0].seq <= as_of:
@@ -178,18 +185,21 @@ def decided_again(name: str, messages: list[Stored]) -> dict[str, list[int]]:
                 list(made.fold(state, *facts[folds]) or ())
             folds += 1
         wanted = _plain(event)
-        found["same" if wanted in [_plain(item) for item in _decide(name, state, event)] else "differ"].append(seq)
+        found["same" if wanted in [_plain(item) for item in _decide(made, name, state, event)] else "differ"].append(
+            seq
+        )
     return found
 
 
-def _decide(name: str, state: Any, event: Any) -> list[Any]:
+def _decide(made: Any, name: str, state: Any, event: Any) -> list[Any]:
     if name == "override_renderer":
-        return list(import_module("services.override_renderer.decide").decide(state, event.key).events)
+        fetched = (made.at_hand,) if hasattr(made, "at_hand") else ()
+        return list(import_module("services.override_renderer.decide").decide(state, event.key, *fetched).events)
     settings = import_module("services.failover.settings").FailoverSettings
     gates = ("Failover=true", "StatefulFailoverInjection=true")
     rules = settings(feature_gates=gates, enable_no_execute_taint_eviction=True).rules()
     decide = import_module("services.failover.decide").decide
-    return [decide(state, event.key, event.provenance.decided_at, rules).event]
+    return [_first(decide(state, event.key, event.provenance.decided_at, rules))]
 
 
 def _plain(event: Any) -> Any:

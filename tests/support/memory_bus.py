@@ -8,7 +8,7 @@ from services._kit.log.heartbeat_bus import Listener
 
 
 class MemoryBus:
-    """Implements the port Bus."""
+    """Stands for NatsBus."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Write services/apiserver/kinds/decoding/fields.json.gz: names, types and merge marks of fields of built-in kinds.
+"""Write schemas/api/kubernetes.json.gz: names, types and merge marks of fields of built-in kinds.
 
 Facts come from the installed kubernetes_asyncio models (what current releases know) and, where a source tree of a
 Kubernetes release is given, from its API types (order, pointers, omitted zero values, merge keys, beta versions).
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-OUTPUT = Path(__file__).parents[2] / "services/apiserver/kinds/decoding/fields.json.gz"
+OUTPUT = Path(__file__).parents[2] / "schemas/api/kubernetes.json.gz"
 SCALARS = {"str": "s", "int": "i", "float": "d", "bool": "b", "datetime": "t", "object": "o"}
 SPECIAL = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "q",

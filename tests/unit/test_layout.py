@@ -1,4 +1,7 @@
-"""Where modules lie: small rooms that say what belongs there, no prefixes instead of rooms, one module per name."""
+"""Where modules lie: small rooms that say what belongs there, no prefixes instead of rooms, one module per name.
+
+And how tests are named: in short, and each by a name of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,16 @@ from pathlib import Path
 import pytest
 
 SERVICES = Path(__file__).parents[2] / "services"
+TESTS = Path(__file__).parents[1]
 MOST_MODULES = 16
 MOST_LINES = 460
+LONGEST_NAME = 60
+"""Characters of the name of a test."""
+NAMED = (
+    *("unit/apiserver", "unit/cli", "unit/deploy", "unit/gateway", "unit/member_sim", "unit/members", "unit/rules"),
+    *("unit/schemas", "golden", "e2e", "tools", "integration/apiserver", "integration/cli", "integration/gateway"),
+)
+"""Folders of tests whose names are checked."""
 SIBLINGS = 3
 """So many modules of one room with one first word are a room that was not made."""
 ROOMS = sorted(path.parent for path in SERVICES.rglob("__init__.py"))
@@ -65,3 +76,14 @@ def test_modules_are_short() -> None:
         str(path.relative_to(SERVICES)): path.read_text(encoding="utf-8").count("\n") for path in SERVICES.rglob("*.py")
     }
     assert not {name: length for name, length in lengths.items() if length > MOST_LINES}
+
+
+@pytest.mark.parametrize("place", NAMED)
+def test_names_of_tests_are_short_and_unique(place: str) -> None:
+    paths = sorted((TESTS / place).rglob("*.py"))
+    assert paths, f"{place} has no modules"
+    for path in paths:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        names = Counter(name for name in functions if name.startswith("test_"))
+        assert not [name for name, count in names.items() if len(name) > LONGEST_NAME or count > 1], path.name

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("schemas", "services/_kit", "services/_rules")
+PLACES = ("schemas", *sorted(f"services/{path.parent.name}" for path in ROOT.glob("services/*/__init__.py")))
 """Folders whose modules are checked, with everything below them."""
 REFUSED = frozenset(("nobody", "somebody", "whoever", "anew"))
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

@@ -1,4 +1,4 @@
-"""Limits on answers of other systems: size and duration; every answer is read within them."""
+"""Limits on answers of other systems: size and duration; every answer is read within them. Invalid ones are counted."""
 
 from __future__ import annotations
 
@@ -68,3 +68,16 @@ def enforce(limits: Limits) -> None:
     """Set the limits of this process, from its settings at the start."""
     global _in_force
     _in_force = limits
+
+
+class Counts:
+    """Invalid answers and their cost since the start of the process, for its metrics."""
+
+    def __init__(self) -> None:
+        self.bad_answers = 0
+        """Answers that exceeded a limit or were not what was asked for."""
+        self.waited_seconds = 0.0
+        """For which neighbours that sent much were made to wait."""
+
+
+COUNTS: Final = Counts()

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Unkno
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from services._kit.base.answer_counts import COUNTS
+from services._kit.base.answer_limits import COUNTS
 
 NAMESPACE: Final = "fleetlog"
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -124,7 +124,7 @@ class ReadCollector(Collector):
 
 
 class KitMetrics:
-    """Metrics of one service in one registry; hears of every decision (see `deciding.Watcher`)."""
+    """Metrics of one service in one registry; hears of every decision."""
 
     def __init__(self, service: str, registry: CollectorRegistry | None = None) -> None:
         self.service = service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from services._kit.base.answer_limits import DEFAULTS, Limits
 from services._kit.base.durations import seconds
+from services._rules.feature_gates import FeatureGateError, feature_gates
 
 PREFIX: Final = "FLEETLOG_"
 FILE: Final = "FLEETLOG_SETTINGS_FILE"
@@ -21,6 +22,14 @@ FILE: Final = "FLEETLOG_SETTINGS_FILE"
 
 class SettingsError(ValueError):
     """A setting that is unknown, missing or malformed; the message names its variable."""
+
+
+def gates_of(entries: Sequence[str]) -> dict[str, bool]:
+    """Every feature gate by entries such as `Failover=true`; raises SettingsError for one that does not exist."""
+    try:
+        return feature_gates(entries)
+    except FeatureGateError as error:
+        raise SettingsError(f"FLEETLOG_FEATURE_GATES: {error}") from None
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,6 +21,16 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until an event is set, at most for so many seconds; whether it is."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 @overload
 async def first_of(
     first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U], /, *, seconds: float | None = None
@@ -73,11 +83,6 @@ async def first_end(tasks: Iterable[asyncio.Task[None]]) -> None:
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
-
-
-async def until_first_ends(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all parts until one ends or raises, then cancel the others; raises what the first raised."""
-    await first_of(*parts)
 
 
 class Shared(Generic[T]):

@@ -11,10 +11,10 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.delivery.concurrency_limiter import LimitedClient
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
-from services._kit.delivery.kind_caches import Kind
+from services._kit.delivery.kind_caches import Kind, Kinds
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import CREATED, LaneStats, holders, uid_of
 from services._kit.delivery.reports import LEAVING
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.api import MANAGER, ApiError, encode, is_absent
 from services._rules.delivery.apply import (
     Create,
@@ -51,17 +51,19 @@ class DeleteResult(Struct, frozen=True):
 
 
 class Applier:
-    """The writes of one lane."""
+    """The writes of one lane to its cluster, with the kinds that are followed there."""
 
     def __init__(
         self,
         cluster: str,
         client: LimitedClient,
+        kinds: Kinds,
         stats: LaneStats,
         interpretation: Interpretation,
         written: WriteMetrics,
     ) -> None:
         self._cluster = cluster
+        self.kinds = kinds
         self._client = client
         self._stats = stats
         self._interpretation = interpretation

@@ -11,11 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from schemas.manifest import Manifest
 from services._kit.kube.answers.shapes import check_deletion, check_manifest
-from services._kit.kube.api import ApiError, BadAnswer, NotLeading, Unreachable
+from services._kit.kube.client import ApiError, BadAnswer, KubeClient, NotLeading, Unreachable
 
 T = TypeVar("T")
 
@@ -167,26 +167,10 @@ class ConcurrencyLimiter:
             self._timer = None
 
 
-class Client(Protocol):
-    """The requests about single objects that count: those that a lane makes for its works."""
-
-    async def get(self, path: str) -> Manifest:
-        """Read one object."""
-
-    async def create(self, path: str, body: bytes) -> Manifest:
-        """POST an object to its collection."""
-
-    async def update(self, path: str, body: bytes) -> Manifest:
-        """PUT an object."""
-
-    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
-        """DELETE an object, optionally only if it still has this uid."""
-
-
 class LimitedClient:
     """A client whose requests wait for their turn; raises what the client raises, and BadAnswer for no object."""
 
-    def __init__(self, client: Client, pace: ConcurrencyLimiter) -> None:
+    def __init__(self, client: KubeClient, pace: ConcurrencyLimiter) -> None:
         self._client = client
         self._pace = pace
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -21,13 +20,7 @@ from services._rules.delivery.apply import (
     reflect,
     retained,
 )
-from services._rules.interpreter import (
-    INTERPRET_HEALTH,
-    INTERPRET_STATUS,
-    RETAIN,
-    InterpretError,
-    InterpretLater,
-)
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import Target, concerns
 from services._rules.secrets.redaction import failure_of_secret
 from services._rules.secrets.secret_objects import is_secret
@@ -92,14 +85,12 @@ class Interpretation:
     def _look_up(self, target: Target) -> Offered:
         secret = is_secret(*target)
         # A Secret goes to scripts that were written for Secrets, and to no webhook, whose rules may match every kind.
-        asked = (
-            self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.ask.customized
-        )
+        asked = self._interpreters.configured.customizations.hook_enabled if secret else self._interpreters.customized
         return Offered(
-            retain=asked(*target, RETAIN),
+            retain=asked(*target, Operation.RETAIN),
             # What a script takes from a Secret for its status would lie on the log in clear.
-            status=not secret and asked(*target, INTERPRET_STATUS),
-            health=asked(*target, INTERPRET_HEALTH),
+            status=not secret and asked(*target, Operation.STATUS),
+            health=asked(*target, Operation.HEALTH),
             since=self._changes,
         )
 
@@ -107,26 +98,24 @@ class Interpretation:
         """What to write over the live object; raises InterpretError with the operation, the cluster and the remedy."""
         merged = merge(desired, live)
         try:
-            return retained(await self._interpreters.ask.retain(merged, live), merged)
+            return retained(await self._interpreters.interpret(Operation.RETAIN, merged, live), merged)
         except _PROBLEMS as error:
-            text = not_interpreted(RETAIN, live, cluster, str(error))
+            text = not_interpreted(Operation.RETAIN, live, cluster, str(error))
             raise (InterpretLater if _is_passing(error) else InterpretError)(text) from None
 
     async def reflect(self, live: Manifest, offered: Offered, cluster: str) -> Reflection:
         """Status and health of a member's object."""
-        ask = self._interpreters.ask
-        status = await _result(INTERPRET_STATUS, live, cluster, ask.reflect_status(live)) if offered.status else None
-        health = await _result(INTERPRET_HEALTH, live, cluster, ask.interpret_health(live)) if offered.health else None
+        status = await self._result(Operation.STATUS, live, cluster) if offered.status else None
+        health = await self._result(Operation.HEALTH, live, cluster) if offered.health else None
         return reflect(live, status, health)
 
-
-async def _result(operation: str, live: Manifest, cluster: str, answer: Awaitable[Any]) -> ReportedStatus:
-    try:
-        found = await answer
-        return ReportedStatus(collectable(found) if operation == INTERPRET_STATUS and found is not None else found)
-    except _PROBLEMS as error:
-        why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)
-        return ReportedStatus(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
+    async def _result(self, operation: Operation, live: Manifest, cluster: str) -> ReportedStatus:
+        try:
+            found = await self._interpreters.interpret(operation, live)
+            return ReportedStatus(collectable(found) if operation == Operation.STATUS and found is not None else found)
+        except _PROBLEMS as error:
+            why = failure_of_secret(error) if is_secret(live["apiVersion"], live["kind"]) else str(error)
+            return ReportedStatus(problem=not_interpreted(operation, live, cluster, why), passing=_is_passing(error))
 
 
 def _is_passing(error: Exception) -> bool:

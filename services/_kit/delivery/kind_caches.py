@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -13,7 +12,8 @@ from msgspec import Raw
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import supervise
-from services._kit.delivery.cache_budget import Cache
+from services._kit.concurrency.tasks import set_within
+from services._kit.delivery.live_objects import Cache, Live, Place, Unclaimed
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.client import ApiError, ApiResource, BadAnswer, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import AsBytes, Gatekeeper, Kept, Reflector
@@ -21,8 +21,6 @@ from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
 
 log = structlog.get_logger("delivery.kinds")
 
-UNCLAIMED: Final = 1000
-"""Names of objects without works that are remembered of a kind; beyond, any object may be in the cluster."""
 SYNC_SECONDS: Final = 2.0
 """How long callers wait for the first list of a kind before they ask why there is none."""
 _DIGITS: Final = 20
@@ -30,98 +28,6 @@ _DIGITS: Final = 20
 
 class UnknownKind(Exception):
     """The cluster does not serve a kind (yet); the message names it."""
-
-
-Place = tuple[str, str]
-"""Namespace and name."""
-
-
-class Live(Mapping[Place, Manifest]):
-    """The live objects of one kind, kept as bytes: a lane has thousands and decodes one at a time.
-
-    Of what does not fit into the cache only the version is known; it is not among the objects here.
-    """
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._kept: dict[Place, Kept] = {}
-        self._elsewhere: dict[Place, str] = {}
-
-    def __getitem__(self, place: Place) -> Manifest:
-        return self._kept[place].manifest
-
-    def __contains__(self, place: object) -> bool:
-        return place in self._kept
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def places(self) -> set[Place]:
-        """Where objects are known to be, kept or not."""
-        return {*self._kept, *self._elsewhere}
-
-    def is_elsewhere(self, place: Place) -> bool:
-        """Whether an object is in the cluster that is not kept here."""
-        return place in self._elsewhere
-
-    def version(self, place: Place) -> str | None:
-        """The version of an object, None where none is known."""
-        kept = self._kept.get(place)
-        return kept.version if kept is not None else self._elsewhere.get(place)
-
-    def keep(self, kept: Kept) -> None:
-        """Keep this state of an object, or its version alone."""
-        place = (kept.namespace, kept.name)
-        self.drop(place)
-        if kept.data and self._cache.fits(len(kept.data)):
-            self._kept[place] = kept
-            self._cache.take(len(kept.data))
-        else:
-            self._elsewhere[place] = kept.version
-
-    def drop(self, place: Place) -> None:
-        """Forget an object, if it is there."""
-        self._elsewhere.pop(place, None)
-        before = self._kept.pop(place, None)
-        if before is not None:
-            self._cache.give_back(len(before.data))
-
-    def clear(self) -> None:
-        """Forget all objects."""
-        for place in list(self._kept):
-            self.drop(place)
-        self._elsewhere.clear()
-
-
-class Unclaimed:
-    """Places of objects that bear our mark without a work; from some number on every place may be one of them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._places: set[Place] = set()
-        self._all = True
-
-    def __contains__(self, place: Place) -> bool:
-        return not self._all or place in self._places
-
-    def add(self, place: Place) -> None:
-        """One more object."""
-        self.count += 1
-        if len(self._places) < UNCLAIMED:
-            self._places.add(place)
-        else:
-            self._all = self._all and place in self._places
-
-    def discard(self, place: Place) -> None:
-        """The object there is known now, or gone."""
-        self._places.discard(place)
-
-    def some(self) -> list[str]:
-        """Names for people."""
-        return ["/".join(place).strip("/") for place in sorted(self._places)[:5]]
 
 
 class _Given(AsBytes):
@@ -228,9 +134,7 @@ class Kind:
         while not self._settled.is_set():
             # Callers after the first failure do not wait for the next one.
             self._raise_trouble()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SYNC_SECONDS):
-                    await self._settled.wait()
+            await set_within(self._settled, SYNC_SECONDS)
         if not self._reflector.synced.is_set():
             raise UnknownKind(f"{self.resource.api_version} {self.resource.kind} is not served")
 

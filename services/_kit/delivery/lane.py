@@ -7,7 +7,6 @@ whole while the cluster does not answer. It never gives up and never deletes wit
 from __future__ import annotations
 
 import asyncio
-import random
 import traceback
 from collections.abc import Awaitable, Callable
 from math import inf
@@ -23,11 +22,12 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.metrics import ReadCollector
-from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.applier import Applier, ApplyResult
 from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient, too_much
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kinds, UnknownKind
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import (
     LaneSettings,
     LaneStats,
@@ -38,9 +38,8 @@ from services._kit.delivery.lane_parts import (
     says_the_same,
     summary,
 )
-from services._kit.delivery.relist_trigger import RelistTrigger
+from services._kit.delivery.member_connection import MemberConnection
 from services._kit.delivery.work_scheduler import WorkScheduler
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.identity.member_gate import MemberGate
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, decode
 from services._rules.delivery.apply import Reflection, reflect
@@ -52,13 +51,10 @@ from services._rules.secrets.secret_objects import is_secret
 log = structlog.get_logger("delivery.lane")
 
 FAILED: Final = "AppliedFailed"
-FIRST_PAUSE: Final = 0.1
-STEADY_SECONDS: Final = 5.0
-"""How long a cluster has to answer, in seconds, before its next trouble counts as a new one."""
 _QUIETLY: Final = 4
 """How often in a row a cluster may report overload, or answer nothing usable, before that is reported as a failure."""
-_GONE_SECONDS: Final = 2.0
-"""How long a cluster has to show that a deleted object is gone, before the request is repeated; then twice as long."""
+_GONE: Final = Backoff(2.0, 32.0, EXACT)
+"""How long a cluster has to show that a deleted object is gone, before the request is repeated."""
 _PASSING_SECONDS: Final = 5.0
 """The longest pause after an answer that concerns the cluster rather than the object."""
 
@@ -77,28 +73,20 @@ class Lane:
     ) -> None:
         self.cluster = cluster
         self.stats = LaneStats()
-        self.trouble = ""
-        """Why nothing gets through at the moment; empty when the cluster answers."""
-        self._open_client = open_client
         self._source = source
         self._settings = settings
         self._interpretation = interpretation or Interpretation()
         self._written = written or WriteMetrics(ReadCollector("lane"))
         self._settled: dict[ObjectKey, Settled] = {}
-        self._up, self._down = asyncio.Event(), asyncio.Event()
+        self.connection = MemberConnection(
+            cluster, open_client, source.identity, self._opened, self._relist, settings.longest_pause
+        )
         self.pace = ConcurrencyLimiter(settings.concurrency, longest_pause=settings.longest_backoff)
         self._repairs = RepairBackoff(settings.longest_backoff)
         self._silent: set[ObjectKey] = set()
         """Objects whose last request was not answered in time, by a cluster that answers."""
-        self._turns = WorkScheduler(self._look, self._is_slow, self._up, settings)
-        self._client: KubeClient | None = None
-        self._kinds: Kinds | None = None
-        self._gate: MemberGate | None = None
+        self._turns = WorkScheduler(self._look, self._is_slow, self.connection.up, settings)
         self._acting: Applier | None = None
-        self._connecting: Supervised | None = None
-        self._suspicion = RelistTrigger(self._list_again)
-        self._again = asyncio.Event()
-        """Set when a cluster that does not answer may do so now."""
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
         self._waiting_for_namespace: dict[str, set[ObjectKey]] = {}
 
@@ -107,28 +95,24 @@ class Lane:
         """Objects not yet brought in line."""
         return self._turns.backlog
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing gets through at the moment; empty when the cluster answers."""
+        return self.connection.trouble
+
     def start(self) -> None:
         """Connect and work until closed."""
-        self._connecting = supervise(f"lane:{self.cluster}", self._connect)
+        self.connection.start()
         self._turns.start()
 
     async def close(self) -> None:
         """Stop at once; objects under way are reconciled again after the next start."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-        self._suspicion.close()
-        if self._kinds is not None:
-            self._kinds.close()
+        self.connection.cancel()
+        if self._acting is not None:
+            self._acting.kinds.close()
         await self._turns.close()
         self.pace.close()
-        if self._connecting is not None:
-            await self._connecting.close()
-        if self._client is not None:
-            await self._client.close()
-
-    def reconnect(self) -> None:
-        """Try to reach the cluster now, should it not answer: how it is reached is something else from now on."""
-        self._again.set()
+        await self.connection.close()
 
     def look_at(self, key: ObjectKey) -> None:
         """Bring one object in line as soon as there is room."""
@@ -153,80 +137,14 @@ class Lane:
         if self._source.work(key) is not None:
             self.look_at(key)
 
-    async def _connect(self) -> None:
-        """Keep the cluster reachable: connect, and after trouble ask until it answers again."""
-        loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE
-        while True:
-            # What changes from here on may be too late for this attempt.
-            self._again.clear()
-            try:
-                await self._reach()
-            except (ApiError, Unreachable, LogError, OSError, ValueError) as error:
-                self._tell(str(error))
-                pause = await self._rest(pause)
-                continue
-            except Exception as error:
-                # The owner of this task logs it and calls it again; this cluster alone waits for that.
-                self._tell(f"{type(error).__name__}: {error}"[:500])
-                self._up.clear()
-                raise
-            if self.trouble:
-                log.info("cluster_reachable", cluster=self.cluster)
-            self.trouble = ""
-            began = loop.time()
-            self._down.clear()
-            self._up.set()
-            await self._down.wait()
-            # One that answers this question and refuses all others is not asked without a break.
-            pause = FIRST_PAUSE if loop.time() - began > STEADY_SECONDS else await self._rest(pause)
+    def _opened(self, client: KubeClient, gate: MemberGate) -> None:
+        kinds = Kinds(client, self._changed, self._is_given, gate)
+        limited = LimitedClient(client, self.pace)
+        self._acting = Applier(self.cluster, limited, kinds, self.stats, self._interpretation, self._written)
 
-    async def _reach(self) -> None:
-        """Ask the cluster something, through a new client where there is none."""
-        if self._client is None:
-            client = await self._open_client()
-            suspect = self._suspicion.bad_answer
-            self._gate = MemberGate(client, self.cluster, self._source.identity, self._went_down, suspect)
-            self._kinds = Kinds(client, self._changed, self._is_given, self._gate)
-            self._acting = Applier(
-                self.cluster, LimitedClient(client, self.pace), self.stats, self._interpretation, self._written
-            )
-            self._client = client
-        await self._client.request("GET", "/version", timeout=5.0)
-        if self._gate is not None:
-            await self._gate.vouch()
-
-    async def _rest(self, pause: float) -> float:
-        """Wait until there is reason to ask again, at most for a pause (seconds); the next pause."""
-        try:
-            async with asyncio.timeout(pause * (0.75 + random.random() / 2)):
-                await self._again.wait()
-        except TimeoutError:
-            return min(pause * 2, self._settings.longest_pause)
-        return FIRST_PAUSE
-
-    def _tell(self, trouble: str) -> None:
-        if trouble != self.trouble:
-            log.warning("cluster_unreachable", cluster=self.cluster, error=trouble)
-        self.trouble = trouble
-
-    def _list_again(self) -> bool:
-        """Compare everything that the cluster was given with what it holds, once it answers; whether it does."""
-        if not self._up.is_set() or self._kinds is None:
-            return False
-        log.info("cluster_listed_again", cluster=self.cluster)
-        self._kinds.list_again()
-        return True
-
-    def _went_down(self, error: Exception) -> None:
-        if isinstance(error, BadAnswer):
-            self._suspicion.bad_answer()
-        if self._up.is_set():
-            self.stats.unreachable += 1
-            self.trouble = str(error)
-            log.warning("cluster_unreachable", cluster=self.cluster, error=str(error))
-            self._up.clear()
-            self._down.set()
+    def _relist(self) -> None:
+        if self._acting is not None:
+            self._acting.kinds.list_again()
 
     async def _look(self, key: ObjectKey) -> None:
         found = self._source.work(key)
@@ -245,10 +163,10 @@ class Lane:
                     assert_never(work)
         except BadAnswer as error:
             # Perhaps the cluster answers everything like that, perhaps only what concerns this object.
-            self._went_down(error)
+            self.connection.failed(error)
             self._failed(key, work, seq, error)
         except Unreachable as error:
-            self._went_down(error)
+            self.connection.failed(error)
             if isinstance(error.__cause__, TimeoutError) and key in self._silent:
                 # The cluster answered in between: it is this object that gets no answer.
                 self._failed(key, work, seq, error)
@@ -259,7 +177,7 @@ class Lane:
         except (ApiError, UnknownKind, InterpretError, LogError, ValueError) as error:
             if isinstance(error, ApiError) and error.status == 401:
                 # That concerns all objects alike: no other answer comes until the credentials are others.
-                self._went_down(error)
+                self.connection.failed(error)
                 self._turns.look_at(key)
                 return
             self._failed(key, work, seq, error)
@@ -281,7 +199,7 @@ class Lane:
                 self._turns.forgive(key)
             elif isinstance(work, WorkWithdrawn):
                 # Counted from the failures before this one, at most half a minute by what it takes to forget them.
-                pause = _GONE_SECONDS * 2 ** min(self._turns.failures(key), 4)
+                pause = _GONE.pause(self._turns.failures(key) + 1)
                 self._turns.retry(key, at_least=min(pause, self._settings.longest_backoff))
             else:
                 self._turns.retry(key)
@@ -291,9 +209,8 @@ class Lane:
         if not work.digest:
             self._report(key, work, seq, reason=FAILED, message=work.problem)
             return True
-        assert self._kinds is not None
         assert self._acting is not None
-        kind = await self._kinds.of(work.api_version, work.kind)
+        kind = await self._acting.kinds.of(work.api_version, work.kind)
         live = await self._acting.live(kind, key)
         offered = self._interpretation.offered(work.api_version, work.kind)
         brought = ApplyResult(live)
@@ -357,14 +274,12 @@ class Lane:
 
     async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> bool:
         """Have an object deleted and report; false until it is seen that it is gone, or is being deleted."""
-        assert self._kinds is not None
         assert self._acting is not None
-        assert self._gate is not None
         try:
-            kind = await self._kinds.of(work.api_version, work.kind)
+            kind = await self._acting.kinds.of(work.api_version, work.kind)
         except UnknownKind:
             # A kind that is not served has no objects, if it was the member that said so.
-            await self._gate.vouch()
+            await self.connection.vouch()
             self._report(key, work, seq, absent=True)
             return True
         # A process that starts with an older work would create the object again.

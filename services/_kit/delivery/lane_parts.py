@@ -15,6 +15,7 @@ from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.kind_caches import UnknownKind
 from services._kit.kube.client import ApiError, Unreachable
 from services._rules.delivery.drift import both
@@ -77,7 +78,6 @@ class LaneStats(Struct):
     """Of those created and updated: what had been changed in the cluster."""
     unchanged: int = 0
     failed: int = 0
-    unreachable: int = 0
 
 
 class Settled(Struct, frozen=True, gc=False):
@@ -178,6 +178,7 @@ class RepairBackoff:
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
+        self._backoff = Backoff(1.0, longest, EXACT)
         self._done: dict[ObjectKey, tuple[int, float]] = {}
 
     def wait(self, key: ObjectKey, now: float) -> float:
@@ -196,4 +197,4 @@ class RepairBackoff:
             del self._done[next(iter(self._done))]
 
     def _pause(self, count: int) -> float:
-        return min(2.0 ** min(count - _AT_ONCE, 12), self._longest) if count >= _AT_ONCE else 0.0
+        return self._backoff.pause(count - _AT_ONCE + 1) if count >= _AT_ONCE else 0.0

@@ -16,7 +16,8 @@ from msgspec import Raw
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.base.log_errors import FenceLost
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
+from services._kit.concurrency.keyed_work import DelayedKeys
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.delivery.lane_parts import instead_of
 from services._kit.runtime.appender import Appender, KeyedEvents
@@ -84,11 +85,11 @@ class Reports:
         self._publisher = publisher
         self._rate, self._burst = rate, burst
         self._buckets: dict[str, Bucket] = {}
-        self._resting: dict[str, asyncio.TimerHandle] = {}
+        self._resting: DelayedKeys[str] = DelayedKeys(self._due)
         """Clusters that sent too much of late."""
         self._pending: dict[tuple[str, ObjectKey], WorkObserved] = {}
         self._sent: dict[tuple[str, ObjectKey], WorkObserved] = {}
-        self._held: dict[tuple[str, ObjectKey], asyncio.TimerHandle] = {}
+        self._held: DelayedKeys[tuple[str, ObjectKey]] = DelayedKeys(self._due)
         """Those of the pending ones that wait for a moment."""
         self._some = asyncio.Event()
         self._task: Supervised | None = None
@@ -102,11 +103,7 @@ class Reports:
         if self._task is not None:
             await self._task.close()
             self._task = None
-        for timer in self._held.values():
-            timer.cancel()
         self._held.clear()
-        for timer in self._resting.values():
-            timer.cancel()
         self._resting.clear()
         self._buckets.clear()
         self._pending.clear()
@@ -118,20 +115,12 @@ class Reports:
         waiting = self._pending.pop(place, None)
         event = self._pending[place] = instead_of(waiting, event)
         if about_to_change(event) and (waiting is None or place in self._held):
-            if place not in self._held:
-                self._held[place] = asyncio.get_running_loop().call_later(HELD_SECONDS, self._let_go, place)
+            self._held.after(place, HELD_SECONDS)
             return
-        timer = self._held.pop(place, None)
-        if timer is not None:
-            timer.cancel()
+        self._held.cancel(place)
         self._some.set()
 
-    def _let_go(self, place: tuple[str, ObjectKey]) -> None:
-        self._held.pop(place, None)
-        self._some.set()
-
-    def _rested(self, cluster: str) -> None:
-        self._resting.pop(cluster, None)
+    def _due(self, _: object) -> None:
         self._some.set()
 
     def _next_batch(self) -> list[WorkObserved]:
@@ -147,14 +136,14 @@ class Reports:
             places.append(place)
             if len(places) == _BATCH:
                 break
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
         for cluster, size in sizes.items():
             bucket = self._buckets.get(cluster)
             if bucket is None:
                 bucket = self._buckets[cluster] = Bucket(self._rate, self._burst)
-            pause = bucket.take(size, loop.time())
+            pause = bucket.take(size, now)
             if pause:
-                self._resting[cluster] = loop.call_later(pause, self._rested, cluster)
+                self._resting.after(cluster, pause)
         batch = []
         for place in places:
             event = self._sent[place] = self._pending.pop(place)

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.concurrency.tasks import set_within
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.identity.identity_reading import read_afresh
 from services._kit.kube.answers.exchange import bare
-from services._kit.kube.client import Unreachable
-from services._rules.absence.absence_guard import Noted
+from services._kit.kube.client import KubeClient, Unreachable
+from services._rules.absence import absence_guard as absence
+from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Judgement, Reading
 
 log = structlog.get_logger("identity")
 
 T = TypeVar("T")
+NAME: Final = "control-plane"
 PERIOD_SECONDS: Final = 15.0
 """How often the identity is read while it is the right one."""
 AGAIN_SECONDS: Final = 1.0
@@ -28,25 +34,18 @@ AGAIN_SECONDS: Final = 1.0
 
 
 class EndpointIdentity:
-    """The identity of one endpoint; `trusted` is whether its answers count.
+    """The identity of the control plane's endpoint, judged by a guard; `trusted` is whether its answers count.
 
-    `read` asks it. `take` judges the answer; it gets beside it what `note` gave before the question. `cut` ends all
-    other connections: some of them may lead to another endpoint than the one that answers now. `on_reading` is called
-    after each answer, `on_doubt` when a list is older than what was seen before of its kind.
+    `read` asks it. `cut` ends all other connections: some of them may lead to another endpoint than the one that
+    answers now. `on_reading` is called after each answer.
     """
 
     def __init__(
         self,
-        name: str,
         read: Callable[[], Awaitable[Reading]],
-        take: Callable[[Reading, Noted], Judgement],
-        *,
-        note: Callable[[], Noted],
-        on_doubt: Callable[[], None],
+        guard: Guard[Any],
         cut: Callable[[], Awaitable[None]],
         on_reading: Callable[[], None],
-        period: float = PERIOD_SECONDS,
-        again: float = AGAIN_SECONDS,
     ) -> None:
         self.trusted = True
         self.epoch = 0
@@ -55,15 +54,10 @@ class EndpointIdentity:
         """Of the endpoint's store when it was read last; 0 when it is no number."""
         self._peak = 0
         """How far the store was before it went back; 0 once it has been as far again."""
-        self._name = name
         self._read = read
-        self._take = take
-        self._note = note
+        self._guard = guard
         self._cut = cut
         self._on_reading = on_reading
-        self._on_doubt = on_doubt
-        self._period = period
-        self._again = again
         self._asking = asyncio.Lock()
         self._asked = self._answered = 0
         self._problem: Unreachable | None = None
@@ -75,7 +69,7 @@ class EndpointIdentity:
     def start(self) -> None:
         """Read the identity now and then from now on."""
         if self._watching is None:
-            self._watching = supervise(f"identity:{self._name}", self._watch)
+            self._watching = supervise(f"identity:{NAME}", self._watch)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -108,16 +102,16 @@ class EndpointIdentity:
 
     def doubt(self, revision: int) -> None:
         """Take in that a list is older than what was seen before: all is listed again."""
-        log.warning("list_went_back", endpoint=self._name, revision=revision)
+        log.warning("list_went_back", endpoint=NAME, revision=revision)
         self.epoch += 1
-        self._on_doubt()
+        absence.doubt(self._guard)
         self._on_reading()
 
     async def _check(self) -> None:
-        noted = self._note()
+        noted = absence.noted(self._guard)
         reading = await self._read()
         self.revision = reading.revision
-        judgement = self._take(reading, noted)
+        judgement = absence.take_reading(self._guard, reading, noted)
         turned, self.trusted = judgement.trusted != self.trusted, judgement.trusted
         if judgement is Judgement.WENT_BACK:
             self._peak = max(self._peak, noted.revision)
@@ -128,7 +122,7 @@ class EndpointIdentity:
         if turned or ahead or judgement is Judgement.WENT_BACK:
             log.warning(
                 "identity_judged",
-                endpoint=self._name,
+                endpoint=NAME,
                 judgement=judgement.value,
                 uid=reading.uid,
                 revision=reading.revision,
@@ -150,16 +144,12 @@ class EndpointIdentity:
             try:
                 await self.check()
             except Unreachable as error:
-                log.info("identity_not_read", endpoint=self._name, error=str(error))
+                log.info("identity_not_read", endpoint=NAME, error=str(error))
             self._refused.clear()
             if not self.trusted:
-                await asyncio.sleep(self._again)
+                await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            try:
-                async with asyncio.timeout(self._period):
-                    await self._refused.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._refused, PERIOD_SECONDS)
 
 
 class Gate(Generic[T]):
@@ -219,3 +209,23 @@ class Gate(Generic[T]):
             return False
         # A restored server may accept a version it has not reached, and be silent until it has: only a list shows that.
         return self._listed or not 0 < self._identity.revision < self._highest
+
+
+class ControlPlaneIdentity(EndpointIdentity):
+    """The same, read over a connection of its own."""
+
+    def __init__(self, own: KubeClient, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]) -> None:
+        super().__init__(partial(read_afresh, own), guard, client.close, on_reading)
+        self._own = own
+
+    @classmethod
+    async def open(
+        cls, kubeconfig: str, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]
+    ) -> ControlPlaneIdentity:
+        """Open the control plane of a kubeconfig; `client` is the one whose lists the guard judges."""
+        return cls(await open_kubeconfig(kubeconfig), client, guard, on_reading)
+
+    async def close(self) -> None:
+        """Stop reading, and close the connection."""
+        await super().close()
+        await self._own.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -15,10 +14,11 @@ from msgspec import Struct
 from schemas.events.policy import PolicyEvent
 from services._kit.base.health import Health
 from services._kit.base.metrics import ReadCollector
-from services._kit.concurrency.keyed_work import Background
+from services._kit.base.pacing import Backoff
+from services._kit.concurrency.keyed_work import Background, DelayedKeys
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
-from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater
 from services._rules.interpreter.configuration import Target
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery
 
@@ -28,8 +28,7 @@ Mark = Callable[[Iterable[K]], None]
 log = structlog.get_logger("asking")
 
 _AT_ONCE: Final = 32
-_SHORTEST, _LONGEST = 1.0, 60.0
-_REMEMBERED: Final = 10_000
+BACKOFF: Final = Backoff(1.0, 60.0, (0.5, 1.0))
 
 
 class InterpretationRequest(Struct, frozen=True):
@@ -42,17 +41,16 @@ class InterpretationRequest(Struct, frozen=True):
 class AsyncInterpretation(Generic[K]):
     """Answers for the decisions of one service; `mark` has a key decided again."""
 
-    def __init__(self, mark: Mark[K], interpreters: Interpreters | None = None) -> None:
+    def __init__(self, mark: Mark[K], interpreters: Interpreters | None = None, backoff: Backoff = BACKOFF) -> None:
         self.interpreters = interpreters or Interpreters()
         self._mark = mark
         self._answers = Answers()
-        self.interpreter = CachedInterpreter(self.interpreters.ask.customized, self._answers)
+        self.interpreter = CachedInterpreter(self.interpreters.customized, self._answers)
         """What decisions ask."""
         # A webhook that hangs concerns its kind alone.
         self._work: dict[Target, Background[K]] = {}
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._delayed: DelayedKeys[K] = DelayedKeys(self._expire, backoff)
         self._standing: dict[K, list[InterpretationQuery]] = {}
-        self._failures: dict[K, int] = {}
         self._counts: Counter[str] = Counter()
         self._trouble = ""
 
@@ -105,17 +103,12 @@ class AsyncInterpretation(Generic[K]):
         if later:
             self._again(key, later)
         else:
-            self._failures.pop(key, None)
+            self._delayed.forget(key)
         self._mark((key,))
 
     async def _one(self, question: InterpretationQuery) -> object:
-        ask, (obj, *others) = self.interpreters.ask, question.arguments
         try:
-            if question.operation == INTERPRET_REPLICA:
-                return await ask.get_replicas(obj)
-            if question.operation == INTERPRET_COMPONENT:
-                return await ask.get_components(obj)
-            return await ask.revise_replica(obj, *others)
+            return await self.interpreters.interpret(question.operation, *question.arguments)
         except (InterpretError, WorkerUnavailable):
             raise
         except Exception as error:
@@ -124,32 +117,23 @@ class AsyncInterpretation(Generic[K]):
 
     def _again(self, key: K, questions: Sequence[InterpretationQuery]) -> None:
         """Keep the failed answers for a backoff period: users are shown them meanwhile."""
-        if len(self._failures) > _REMEMBERED:
-            self._failures.clear()
-        failures = self._failures[key] = self._failures.pop(key, 0) + 1
-        pause = min(_SHORTEST * 2.0 ** min(failures - 1, 10), _LONGEST) * (0.5 + random.random() / 2)
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
+        pause = self._delayed.failed(key)
+        self._delayed.cancel(key)
         self._standing[key] = [*self._standing.get(key, ()), *questions]
-        self._timers[key] = asyncio.get_running_loop().call_later(pause, self._expire, key)
+        self._delayed.after(key, pause)
 
     def _expire(self, key: K) -> None:
-        self._timers.pop(key, None)
         for question in self._standing.pop(key, ()):
             self._answers.drop(question)
         self._mark((key,))
 
     async def pause(self) -> None:
         """Drop what is on its way: another instance asks now."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._delayed.clear()
         for questions in self._standing.values():
             for question in questions:
                 self._answers.drop(question)
         self._standing.clear()
-        self._failures.clear()
         self._trouble = ""
         works, self._work = self._work, {}
         await asyncio.gather(*(work.close() for work in works.values()))

@@ -24,7 +24,7 @@ from services._kit.kube.answers.bodies import whole
 from services._kit.kube.answers.exchange import IDENTITY, READ_BUFFER
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, resource_path
 from services._kit.log.ids import random_id
-from services._rules.interpreter.common.interpretation import InterpretError
+from services._rules.interpreter.common.interpretation import InterpretError, Operation
 from services._rules.interpreter.webhooks.webhook_calls import refused, request_body, result_of
 from services._rules.interpreter.webhooks.webhook_index import ClientConfig, ServiceAddress, Webhook, Webhooks
 
@@ -59,11 +59,11 @@ class WebhookLevel:
         for client in [client for client in self._places if client not in stay]:
             self._left.append(self._places.pop(client))
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether a webhook answers an operation for a kind."""
         return self._webhooks.find(api_version, kind, operation) is not None
 
-    async def call(self, operation: str, arguments: Sequence[Any]) -> Any:
+    async def call(self, operation: Operation, arguments: Sequence[Any]) -> Any:
         """The result of an operation in the form of scripts; raises InterpretLater, naming the webhook."""
         obj: Manifest = arguments[0]
         webhook = self._webhooks.find(str(obj.get("apiVersion")), str(obj.get("kind")), operation)

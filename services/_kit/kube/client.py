@@ -29,8 +29,15 @@ from services._kit.base.log_errors import FenceLost
 from services._kit.kube import api as kube_api
 from services._kit.kube.answers.bodies import lines, whole
 from services._kit.kube.answers.discovery_answers import discover
-from services._kit.kube.answers.exchange import CONNECT_SECONDS, GZIP, IDENTITY, check_json, failures, session
-from services._kit.kube.answers.guarded import GuardedRequest
+from services._kit.kube.answers.exchange import (
+    CONNECT_SECONDS,
+    GZIP,
+    IDENTITY,
+    GuardedRequest,
+    check_json,
+    failures,
+    session,
+)
 from services._kit.kube.answers.shapes import manifest_of, readable
 from services._kit.kube.answers.share import Share
 from services._kit.kube.api import (

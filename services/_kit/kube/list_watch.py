@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -14,6 +13,7 @@ from schemas.manifest import Manifest
 from services._kit.base import answer_limits as limits
 from services._kit.base.late_logger import LateLogger
 from services._kit.base.outage import Outage
+from services._kit.base.pacing import Backoff
 from services._kit.kube.answers.exchange import bare
 from services._kit.kube.answers.listing import each_item
 from services._kit.kube.answers.shapes import check_manifest, check_metadata, manifest_of, readable
@@ -23,6 +23,7 @@ from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachab
 log = LateLogger("kube_watch")
 
 LONGEST_PAUSE_SECONDS: Final = 5.0
+_BACKOFF: Final = Backoff(0.2, LONGEST_PAUSE_SECONDS, (0.6, 1.0))
 _SHORT: Final = 1.0
 """A watch that ends sooner (seconds) is not opened again at once."""
 _PASSING: Final = PASSING | {403}
@@ -279,8 +280,7 @@ class Reflector(Generic[T]):
         self.outage.failed((str(why) or type(why).__name__)[:300])
         # Kept for as long as the trouble lasts: without the frames, and all that they refer to.
         self.trouble = bare(why)
-        delay = min(0.1 * 2 ** min(self._failures, 8), LONGEST_PAUSE_SECONDS) * random.uniform(0.6, 1.0)
-        delay = max(delay, at_least)
+        delay = max(_BACKOFF.pause(self._failures), at_least)
         log.warning(
             "watch_interrupted", path=self._path, error=str(why) or type(why).__name__, retry_in_seconds=round(delay, 3)
         )

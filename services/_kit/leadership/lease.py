@@ -25,7 +25,8 @@ from schemas.subjects import heartbeat, lease
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.log_errors import Ambiguous, Conflict, LogError
 from services._kit.concurrency.supervision import spawn
-from services._kit.log.heartbeat_bus import Bus
+from services._kit.concurrency.tasks import set_within
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Fence, Log, Message, NewMessage
 
 INTERVAL: Final = 0.3
@@ -54,7 +55,7 @@ class Lease:
     def __init__(
         self,
         log: Log,
-        bus: Bus,
+        bus: NatsBus,
         service: str,
         instance: str,
         *,
@@ -148,11 +149,7 @@ class Lease:
                 # Silence of the log is no evidence about the leader.
                 self._hear_nothing()
             self._poke.clear()
-            try:
-                async with asyncio.timeout(self.interval):
-                    await self._poke.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._poke, self.interval)
 
     async def resign(self) -> None:
         """Announce the end of the term, so that a standby takes over at once; the lease is kept until one takes it."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from msgspec import Struct, ValidationError
+from msgspec import ValidationError
 from msgspec.json import Decoder
 from nats.aio.msg import Msg
 
 from schemas.envelope import HEADER_EVENT_ID
-from services._kit.base.log_errors import Ambiguous, Conflict, FenceLost, LogError, from_api
+from services._kit.base.log_errors import Ambiguous, Conflict, FenceLost, LogError
 from services._kit.log.connection import Connection
 from services._kit.log.ids import Sequence as Ids
+from services._kit.log.jetstream_api import ApiAnswer
 from services._kit.log.stream_port import Appended, Fence, NewMessage, check_batch
 
 EXPECTED_SEQ = "Nats-Expected-Last-Subject-Sequence"
@@ -31,22 +32,13 @@ BATCH_COMMIT = "Nats-Batch-Commit"
 _ids = Ids()
 
 
-class ApiError(Struct):
-    """JetStream's error object."""
-
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class PubAck(Struct):
+class PubAck(ApiAnswer):
     """JetStream's answer to a stored message or batch."""
 
     stream: str = ""
     seq: int = 0
     duplicate: bool = False
     count: int = 0
-    error: ApiError | None = None
 
 
 _pub_ack = Decoder(PubAck)
@@ -74,7 +66,7 @@ def parse_ack(message: Msg) -> PubAck:
     except ValidationError as error:
         raise Ambiguous(f"unreadable answer from the log: {error}") from error
     if ack.error is not None:
-        raise from_api(ack.error.code, ack.error.err_code, ack.error.description)
+        raise ack.error.translated()
     return ack
 
 

@@ -13,10 +13,19 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from services._kit.base.log_errors import Ambiguous, LogError, from_api
-from services._kit.log.atomic_batch import ApiError
+from services._kit.base.log_errors import Ambiguous, LogError
 from services._kit.log.ids import Sequence as Ids
-from services._kit.log.pull_protocol import NANOSECOND, positions
+from services._kit.log.jetstream_api import (
+    ApiAnswer,
+    StreamInfo,
+    StreamState,
+    answer,
+    create_consumer,
+    passing_consumer,
+    positions,
+    result,
+    subject_counts,
+)
 
 if TYPE_CHECKING:
     from services._kit.log.connection import Connection
@@ -39,28 +48,8 @@ class Damage(Struct, frozen=True, order=True):
         return f"{self.seq} ({self.subject})" if self.subject else str(self.seq)
 
 
-class _State(Struct, frozen=True):
-    first_seq: int = 0
-    last_seq: int = 0
-    messages: int = 0
-    deleted: list[int] | None = None
-    subjects: dict[str, int] = {}
-
-
-class _Info(Struct):
-    state: _State = _State()
-    total: int = 0
-    error: ApiError | None = None
-
-
-class _Created(Struct):
-    name: str = ""
-    error: ApiError | None = None
-
-
-class _Got(Struct):
+class _Got(ApiAnswer):
     message: Any = None
-    error: ApiError | None = None
 
 
 class _Seen:
@@ -81,7 +70,7 @@ class _Seen:
 
 async def find_damage(connection: Connection, stream: str, timeout: float = 10.0) -> list[Damage]:
     """Every message of a stream that cannot be read, in order; raises LogError when the server does not answer."""
-    before = await _info(connection, stream, {}, timeout)
+    before = await _state(connection, stream, {}, timeout)
     if before.last_seq == 0:
         return []
     seen = _Seen(max(1, before.first_seq))
@@ -90,7 +79,7 @@ async def find_damage(connection: Connection, stream: str, timeout: float = 10.0
         seen.holes.append((seen.next, before.last_seq))
     if not seen.holes:
         return []
-    after = await _info(connection, stream, {"deleted_details": True}, timeout)
+    after = await _state(connection, stream, {"deleted_details": True}, timeout)
     removed = set(after.deleted or ())
     suspects = [
         seq
@@ -101,62 +90,29 @@ async def find_damage(connection: Connection, stream: str, timeout: float = 10.0
     if not suspects:
         return []
     # One that was removed since is no damage.
-    removed = set((await _info(connection, stream, {"deleted_details": True}, timeout)).deleted or ())
+    removed = set((await _state(connection, stream, {"deleted_details": True}, timeout)).deleted or ())
     lost = [seq for seq in suspects if seq not in removed]
-    subjects = await _short(connection, stream, seen.subjects, timeout)
+    counts = await subject_counts(connection, stream, ">", timeout)
+    # Of these the server counts more messages than it handed out.
+    subjects = [subject for subject, count in counts.items() if count > seen.subjects.get(subject, 0)]
     # With several subjects, which of them a message is on is not known from outside.
     only = subjects[0] if len(subjects) == 1 else ""
     return [Damage(seq, only) for seq in lost]
 
 
-async def _info(connection: Connection, stream: str, query: dict[str, object], timeout: float) -> _State:
-    body = msgspec.json.encode(query) if query else b""
-    answer = await connection.request(f"$JS.API.STREAM.INFO.{stream}", body, timeout=timeout)
-    info = msgspec.json.decode(answer.data, type=_Info)
-    if info.error is not None:
-        raise from_api(info.error.code, info.error.err_code, info.error.description)
-    return info.state
+async def _state(connection: Connection, stream: str, query: dict[str, object], timeout: float) -> StreamState:
+    return (await result(connection, f"STREAM.INFO.{stream}", query, StreamInfo, timeout)).state
 
 
 async def _is_there(connection: Connection, stream: str, seq: int, timeout: float) -> bool:
-    query = msgspec.json.encode({"seq": seq})
-    answer = await connection.request(f"$JS.API.STREAM.MSG.GET.{stream}", query, timeout=timeout)
-    return msgspec.json.decode(answer.data, type=_Got).message is not None
-
-
-async def _short(connection: Connection, stream: str, seen: dict[str, int], timeout: float) -> list[str]:
-    """Subjects of which the server counts more messages than it handed out."""
-    counts: dict[str, int] = {}
-    while True:
-        query = {"subjects_filter": ">", "offset": len(counts)}
-        answer = await connection.request(f"$JS.API.STREAM.INFO.{stream}", msgspec.json.encode(query), timeout=timeout)
-        info = msgspec.json.decode(answer.data, type=_Info)
-        before = len(counts)
-        counts.update(info.state.subjects)
-        if info.error is not None or len(counts) >= info.total or len(counts) == before:
-            break
-    return [subject for subject, count in counts.items() if count > seen.get(subject, 0)]
+    return (await answer(connection, f"STREAM.MSG.GET.{stream}", {"seq": seq}, _Got, timeout)).message is not None
 
 
 async def _scan(connection: Connection, stream: str, last: int, seen: _Seen, timeout: float) -> None:
     """Hand over place and subject of every readable message up to a sequence."""
     name = f"scan-{_ids.next()}"
-    config = {
-        "name": name,
-        "ack_policy": "none",
-        "deliver_policy": "all",
-        "replay_policy": "instant",
-        "max_deliver": 1,
-        "mem_storage": True,
-        "num_replicas": 1,
-        "headers_only": True,
-        "inactive_threshold": 30 * NANOSECOND,
-    }
-    body = msgspec.json.encode({"stream_name": stream, "config": config, "action": "create"})
-    answer = await connection.request(f"$JS.API.CONSUMER.CREATE.{stream}.{name}", body, timeout=timeout)
-    created = msgspec.json.decode(answer.data, type=_Created)
-    if created.error is not None:
-        raise from_api(created.error.code, created.error.err_code, created.error.description)
+    config = passing_consumer(name, 30.0) | {"deliver_policy": "all", "headers_only": True}
+    await create_consumer(connection, stream, config, timeout)
     inbox = connection.inbox()
     news: asyncio.Queue[Msg] = asyncio.Queue()
     subscription = await connection.listen(inbox, news.put_nowait)

@@ -12,8 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Log, Message
-from services._rules.history.timeline import FACTS, OBSERVED, Entry, Fact, foreign_causes, subjects_of, timeline
+from services._rules.history.timeline import Entry, Fact, foreign_causes, subjects_of, timeline
 
 HISTORY: Final = "HISTORY"
 SOURCE_HEADER: Final = "Nats-Stream-Source"
@@ -28,7 +29,7 @@ def origin(message: Message) -> int:
     """Position in FACTS of a message of HISTORY; that of any other message is its own."""
     stream, _, rest = message.headers.get(SOURCE_HEADER, "").partition(" ")
     number = rest.partition(" ")[0]
-    return int(number) if stream.partition(":")[0] == FACTS and number.isdecimal() else message.seq
+    return int(number) if stream.partition(":")[0] == FACTS.name and number.isdecimal() else message.seq
 
 
 def stored_at(message: Message) -> float:
@@ -76,7 +77,7 @@ async def walk(
     logs: Mapping[str, Log], filters: Sequence[str], start: int = 1, stop: int | None = None
 ) -> AsyncIterator[Place]:
     """Every known fact in the order of positions, from `start` up to `stop` (None: the end now), from both streams."""
-    facts, history = logs[FACTS], logs[HISTORY]
+    facts, history = logs[FACTS.name], logs[HISTORY]
     if stop is None:
         stop = (await facts.identity()).last_seq
     await until_held(history, stop)
@@ -111,16 +112,18 @@ async def _next(messages: AsyncIterator[Message], start: int) -> Message | None:
 
 async def facts_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Fact]:
     """Every fact and observation of an object that was stored up to a time, each once under its own position."""
-    subjects = subjects_of(key)
-    facts, observed = await asyncio.gather(merged(logs, subjects[FACTS]), _all(logs[OBSERVED].read(subjects[OBSERVED])))
+    subjects, observations = subjects_of(key), OBSERVED.name
+    facts, observed = await asyncio.gather(
+        merged(logs, subjects[FACTS.name]), _all(logs[observations].read(subjects[observations]))
+    )
     found = [fact_of(message, seq) for seq, message in facts.items()]
-    found += [fact_of(message, message.seq, OBSERVED) for message in observed]
+    found += [fact_of(message, message.seq, OBSERVED.name) for message in observed]
     return [fact for fact in found if until is None or fact.time <= until]
 
 
 async def merged(logs: Mapping[str, Log], subjects: Sequence[str]) -> dict[int, Message]:
     """Messages of the tail, and the older ones that only the history holds, by their position in FACTS, in order."""
-    found = {message.seq: message async for message in logs[FACTS].read(subjects)}
+    found = {message.seq: message async for message in logs[FACTS.name].read(subjects)}
     async for message in logs[HISTORY].read(subjects):
         found.setdefault(origin(message), message)
     return dict(sorted(found.items()))
@@ -137,7 +140,7 @@ async def told(logs: Mapping[str, Log], facts: Sequence[Fact]) -> list[Entry]:
     foreign = foreign_causes(entries)[-FOREIGN:]
     if not foreign:
         return entries
-    return timeline(facts, await _at(logs[FACTS], foreign))
+    return timeline(facts, await _at(logs[FACTS.name], foreign))
 
 
 async def _at(tail: Log, positions: Iterable[int]) -> list[Fact]:
@@ -149,6 +152,6 @@ async def _all(messages: AsyncIterator[Message]) -> list[Message]:
     return [message async for message in messages]
 
 
-def fact_of(message: Message, seq: int, stream: str = FACTS) -> Fact:
+def fact_of(message: Message, seq: int, stream: str = FACTS.name) -> Fact:
     """A message as the timeline takes it."""
     return Fact(seq, stored_at(message), message.subject, message.data, stream)

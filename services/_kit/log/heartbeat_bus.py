@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from nats.aio.msg import Msg
 
 from services._kit.log.connection import Connection
 
 Listener = Callable[[bytes], None]
-
-
-class Bus(Protocol):
-    """Publish and subscribe without storage or guarantees."""
-
-    async def publish(self, subject: str, data: bytes) -> None:
-        """Send to all subscribers; raises LogError when it cannot be sent."""
-
-    async def deliver(self, subject: str, data: bytes, timeout: float) -> bool:
-        """Send, and wait until the server has it; false when that is not confirmed within `timeout` seconds."""
-
-    async def subscribe(self, subject: str, listener: Listener) -> None:
-        """Receive everything published on a subject from now on."""
 
 
 class NatsBus:

@@ -6,7 +6,6 @@ import asyncio
 from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +26,6 @@ from services._kit.base.log_errors import Conflict as ConflictError
 from services._kit.log.atomic_batch import (
     EXPECTED_SEQ,
     EXPECTED_STREAM,
-    ApiError,
     parse_ack,
     publish_batch,
     publish_each,
@@ -35,38 +33,26 @@ from services._kit.log.atomic_batch import (
 from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.connection import Connection
 from services._kit.log.damage import Damage, find_damage
+from services._kit.log.jetstream_api import (
+    NO_MESSAGE,
+    NO_STREAM,
+    ApiAnswer,
+    StreamInfo,
+    answer,
+    result,
+    subject_counts,
+)
 from services._kit.log.pump import JetStreamPump
 from services._kit.log.stream_port import APART, Appended, Fence, LogIdentity, Message, NewMessage
 
 IDENTITY_KEY = "fleetlog-id"
-NO_MESSAGE = 10037
-NO_STREAM = 10059
 MULTI = 500
 NEVER = str(2**62)
 """A sequence that no message has."""
 
 
-class _Config(Struct, frozen=True):
-    metadata: dict[str, str] = {}
-    num_replicas: int = 1
-
-
-class _State(Struct, frozen=True):
-    last_seq: int = 0
-    subjects: dict[str, int] = {}
-
-
-class _Info(Struct):
-    config: _Config = _Config()
-    state: _State = _State()
-    created: str = ""
-    total: int = 0
-    error: ApiError | None = None
-
-
-class _Purged(Struct):
+class _Purged(ApiAnswer):
     purged: int = 0
-    error: ApiError | None = None
 
 
 class _Stored(Struct):
@@ -77,12 +63,8 @@ class _Stored(Struct):
     time: str = ""
 
 
-class _Got(Struct):
+class _Got(ApiAnswer):
     message: _Stored | None = None
-    error: ApiError | None = None
-
-
-A = TypeVar("A", _Info, _Got, _Purged)
 
 
 def parse_time(text: str) -> float:
@@ -210,10 +192,10 @@ class JetStreamLog:
 
     async def peek(self, subject: str) -> Message | None:
         """The last message of a subject from any replica."""
-        answer = await self.connection.request(f"$JS.API.DIRECT.GET.{self._name}.{subject}", timeout=self.timeout)
-        if answer.headers and answer.headers.get("Status") == "404":
+        found = await self.connection.request(f"$JS.API.DIRECT.GET.{self._name}.{subject}", timeout=self.timeout)
+        if found.headers and found.headers.get("Status") == "404":
             return None
-        return _direct(answer)
+        return _direct(found)
 
     async def last_many(self, subjects: Sequence[str]) -> list[Message]:
         """Last messages of many subjects, in log order."""
@@ -225,11 +207,11 @@ class JetStreamLog:
 
     async def identity(self) -> LogIdentity:
         """Which stream this is; raises LogReplaced when it does not exist any more."""
-        info = await self._api(f"STREAM.INFO.{self._name}", {}, _Info)
+        info = await answer(self.connection, f"STREAM.INFO.{self._name}", {}, StreamInfo, self.timeout)
         if info.error is not None:
             if info.error.err_code == NO_STREAM:
                 raise LogReplaced(f"stream {self._name} does not exist any more")
-            raise from_api(info.error.code, info.error.err_code, info.error.description)
+            raise info.error.translated()
         self.replicated = info.config.num_replicas > 1
         # A stream made by other means has no id of ours; its time of creation then identifies it.
         return LogIdentity(info.config.metadata.get(IDENTITY_KEY) or info.created, info.state.last_seq)
@@ -267,10 +249,8 @@ class JetStreamLog:
 
     async def _subjects(self, pattern: str) -> int:
         # An offset behind the last subject: the total comes with an empty page.
-        info = await self._api(f"STREAM.INFO.{self._name}", {"subjects_filter": pattern, "offset": 1 << 30}, _Info)
-        if info.error is not None:
-            raise from_api(info.error.code, info.error.err_code, info.error.description)
-        return info.total
+        query = {"subjects_filter": pattern, "offset": 1 << 30}
+        return (await result(self.connection, f"STREAM.INFO.{self._name}", query, StreamInfo, self.timeout)).total
 
     async def damage(self) -> list[Damage]:
         """Messages that are on the stream and cannot be read; reads all headers."""
@@ -279,40 +259,24 @@ class JetStreamLog:
     async def purge(self, pattern: str, up_to: int) -> int:
         """Remove what a subject or pattern holds up to and including a position; how many messages that were."""
         # The server keeps the sequence it is given.
-        answer = await self._api(f"STREAM.PURGE.{self._name}", {"filter": pattern, "seq": up_to + 1}, _Purged)
-        if answer.error is not None:
-            raise from_api(answer.error.code, answer.error.err_code, answer.error.description)
-        return answer.purged
+        query = {"filter": pattern, "seq": up_to + 1}
+        return (await result(self.connection, f"STREAM.PURGE.{self._name}", query, _Purged, self.timeout)).purged
 
     async def counts(self, pattern: str) -> dict[str, int]:
         """How many messages each subject that matches holds; asked page by page."""
-        counts: dict[str, int] = {}
-        while True:
-            query = {"subjects_filter": pattern, "offset": len(counts)}
-            info = await self._api(f"STREAM.INFO.{self._name}", query, _Info)
-            if info.error is not None:
-                raise from_api(info.error.code, info.error.err_code, info.error.description)
-            before = len(counts)
-            counts.update(info.state.subjects)
-            if len(counts) >= info.total or len(counts) == before:
-                return counts
+        return await subject_counts(self.connection, self._name, pattern, self.timeout)
 
     async def _message(self, query: Mapping[str, object]) -> Message | None:
-        got = await self._api(f"STREAM.MSG.GET.{self._name}", query, _Got)
+        got = await answer(self.connection, f"STREAM.MSG.GET.{self._name}", query, _Got, self.timeout)
         if got.error is not None:
             if got.error.err_code == NO_MESSAGE:
                 return None
-            raise from_api(got.error.code, got.error.err_code, got.error.description)
+            raise got.error.translated()
         stored = got.message
         if stored is None:
             raise Refused(0, "the answer holds no message")
         headers = parse_headers(b64decode(stored.hdrs)) if stored.hdrs else {}
         return Message(stored.subject, stored.seq, parse_time(stored.time), headers, b64decode(stored.data))
-
-    async def _api(self, call: str, query: Mapping[str, object], kind: type[A]) -> A:
-        body = msgspec.json.encode(query) if query else b""
-        answer = await self.connection.request(f"$JS.API.{call}", body, timeout=self.timeout)
-        return msgspec.json.decode(answer.data, type=kind)
 
     async def _multi_last(self, subjects: Sequence[str]) -> list[Message]:
         """One request, many answers, then a status that ends them."""

@@ -18,22 +18,28 @@ with what is unreadable, or goes on with a new consumer where nothing is.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
-from services._kit.base.log_errors import LogError, LogReplaced, Unavailable, Unreadable, from_api
+from services._kit.base.log_errors import LogError, LogReplaced, Unreadable
 from services._kit.concurrency.supervision import supervise
-from services._kit.log.atomic_batch import ApiError
 from services._kit.log.batch_delay import BatchDelay, DeliveryGate
+from services._kit.log.continuity import Continuity
 from services._kit.log.ids import Sequence as Ids
-from services._kit.log.pull_protocol import NANOSECOND, NOTHING, ended, positions, request
+from services._kit.log.jetstream_api import (
+    NANOSECOND,
+    NOTHING,
+    create_consumer,
+    ended,
+    passing_consumer,
+    positions,
+    request,
+)
 from services._kit.log.stream_port import Delivery, LogIdentity, Message
 
 if TYPE_CHECKING:
@@ -48,16 +54,9 @@ INACTIVE: Final = 300.0
 PULL_BYTES: Final = 8 << 20
 RETRY: Final = 0.2
 LONGEST_RETRY: Final = 2.0
-SHORT: Final = 30.0
 ASKED_AGAIN: Final = 10  # ticks without a message after which the leader is asked for a sign of life
-SAME_TIME: Final = 1e-5  # two forms in which the server reports one time differ by less
 
 _ids = Ids()
-
-
-class _Created(Struct):
-    num_pending: int = 0
-    error: ApiError | None = None
 
 
 class PumpStats(Struct):
@@ -88,7 +87,7 @@ class JetStreamPump:
         self._start = start
         self._window = max(2, window)
         self._position = start - 1 if start else 0
-        self._handed: tuple[int, str, float] | None = None  # sequence, subject and time of the last message handed over
+        self._continuity = Continuity(log)
         self._resumed = start is not None
         self._buffer: deque[Message] = deque()
         self._door = DeliveryGate(patience, self._window // 2)
@@ -106,7 +105,6 @@ class JetStreamPump:
         self._pending = 0  # not yet received, asked for or not
         self._quiet = 0
         self._still = 0  # ticks since the last message or the leader's last answer
-        self._short_since = 0.0
         self._subjects = 0  # that match, as the server counted them before the consumer was made
         self._promised = 0  # pending when the consumer was made
         self._stalled = STALLED
@@ -155,7 +153,7 @@ class JetStreamPump:
         if messages:
             last = messages[-1]
             self._position = last.seq
-            self._handed = (last.seq, last.subject, last.time)
+            self._continuity.read(last)
             self.stats.messages += len(messages)
         self._told_caught_up = self._caught_up
         return Delivery(messages, self._caught_up, self._position)
@@ -257,7 +255,7 @@ class JetStreamPump:
             try:
                 await self._drop()
                 await self._look()
-                await self._compare()
+                await self._continuity.compare()
                 await self._create()
                 await self._count()
                 await self._ask()
@@ -273,42 +271,12 @@ class JetStreamPump:
 
     async def _look(self) -> None:
         """Ask the leader whether this is the log that was read before, and where it ends; raises LogReplaced."""
-        identity = await self._log.identity()
-        known = self.stats.identity
-        if known is not None and identity.id != known.id:
-            raise LogReplaced(f"stream {self._log.name} was made anew; this process holds the state of the old one")
-        if identity.last_seq >= self._position:
-            self._short_since = 0.0
-        elif self._log.replicated and not self._short_for_long():
-            raise Unavailable("the leader of the stream has not applied yet what others stored")
-        else:
-            raise LogReplaced(
-                f"stream {self._log.name} ends at {identity.last_seq}, but {self._position} was read from it before"
-            )
-        self.stats.identity = identity
-        self._target = identity.last_seq
+        self._target = await self._continuity.look(self._position)
+        self.stats.identity = self._continuity.identity
         if self._log.replicated and self._received < self._target:
             self._wanted = await self._log.last_of(self._filters)
         else:
             self._wanted = 0
-
-    async def _compare(self) -> None:
-        """Ask the leader whether the last message handed over is still the one in its place; raises LogReplaced."""
-        if self._handed is None:
-            return
-        seq, subject, stored = self._handed
-        present = await self._log.get(seq)
-        # One that is gone was trimmed.
-        if present is not None and (present.subject != subject or abs(present.time - stored) > SAME_TIME):
-            raise LogReplaced(
-                f"stream {self._log.name} lost message {seq} on {subject}; {present.subject} has its place"
-            )
-
-    def _short_for_long(self) -> bool:
-        """Whether the log has ended before what was read of it for longer than a new leader needs."""
-        now = time.monotonic()
-        self._short_since = self._short_since or now
-        return now - self._short_since > SHORT
 
     async def _create(self) -> None:
         self._buffer.clear()
@@ -319,16 +287,7 @@ class JetStreamPump:
         self._consumer = f"pump-{_ids.next()}"
         self._inbox = self._log.connection.inbox()
         self._subscription = await self._log.connection.listen(self._inbox, self._receiver(self._inbox))
-        config: dict[str, object] = {
-            "name": self._consumer,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "max_deliver": 1,
-            "max_waiting": 64,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": int(INACTIVE * NANOSECOND),
-        }
+        config = passing_consumer(self._consumer, INACTIVE) | {"max_waiting": 64}
         if len(self._filters) == 1:
             config["filter_subject"] = self._filters[0]
         else:
@@ -339,15 +298,10 @@ class JetStreamPump:
         else:
             config["deliver_policy"] = "last_per_subject"
             self._subjects = await self._log.subjects(self._filters)
-        body = msgspec.json.encode({"stream_name": self._log.name, "config": config, "action": "create"})
-        call = f"$JS.API.CONSUMER.CREATE.{self._log.name}.{self._consumer}"
-        answer = await self._log.connection.request(call, body, timeout=max(10.0, self._log.timeout))
-        created = msgspec.json.decode(answer.data, type=_Created)
-        if created.error is not None:
-            raise from_api(created.error.code, created.error.err_code, created.error.description)
+        timeout = max(10.0, self._log.timeout)
+        self._promised = await create_consumer(self._log.connection, self._log.name, config, timeout)
         self.stats.consumers += 1
-        self._promised = created.num_pending
-        self._pending = max(0, created.num_pending - self._left_out(self._position))
+        self._pending = max(0, self._promised - self._left_out(self._position))
         self._caught_up = self._pending == 0 and self._position >= self._wanted
 
     async def _count(self) -> None:

@@ -11,13 +11,12 @@ from msgspec import Struct
 from schemas.topology import STREAMS, Stream
 from services._kit.base.late_logger import LateLogger
 from services._kit.base.log_errors import LogError, Refused, from_api
-from services._kit.log.atomic_batch import ApiError
 from services._kit.log.connection import Connection
 from services._kit.log.ids import random_id
-from services._kit.log.jetstream import IDENTITY_KEY, NO_STREAM
+from services._kit.log.jetstream import IDENTITY_KEY
+from services._kit.log.jetstream_api import NANOSECOND, NO_STREAM, ApiAnswer, ApiError, answer, result
 from services._rules.log.stream_limits import LEAST, Fill, most_bytes
 
-NANOSECOND = 1_000_000_000
 IMPORTING = "fleetlog-importing"
 """In the metadata of a stream while a command fills it: what stands there is not whole."""
 
@@ -34,16 +33,14 @@ class _State(Struct):
     messages: int = 0
 
 
-class _Answer(Struct):
+class _Answer(ApiAnswer):
     config: dict[str, Any] = {}
     state: _State = msgspec.field(default_factory=_State)
-    error: ApiError | None = None
 
 
-class _Listed(Struct):
+class _Listed(ApiAnswer):
     streams: list[_Answer] = []
     total: int = 0
-    error: ApiError | None = None
 
 
 def stream_config(stream: Stream, replicas: int = 1) -> dict[str, Any]:
@@ -75,9 +72,7 @@ def stream_config(stream: Stream, replicas: int = 1) -> dict[str, Any]:
 
 
 async def _call(connection: Connection, call: str, body: dict[str, Any]) -> _Answer:
-    data = msgspec.json.encode(body) if body else b""
-    answer = await connection.request(f"$JS.API.STREAM.{call}", data, timeout=10.0)
-    return msgspec.json.decode(answer.data, type=_Answer)
+    return await answer(connection, f"STREAM.{call}", body, _Answer)
 
 
 def _differs(wanted: dict[str, Any], present: dict[str, Any]) -> list[str]:
@@ -169,14 +164,9 @@ async def fills(connection: Connection) -> list[Fill]:
     """How full every stream of the server's account is, those of API servers included; raises LogError."""
     found: list[Fill] = []
     while True:
-        body = msgspec.json.encode({"offset": len(found)})
-        answer = msgspec.json.decode(
-            (await connection.request("$JS.API.STREAM.LIST", body, timeout=10.0)).data, type=_Listed
-        )
-        if answer.error is not None:
-            raise from_api(answer.error.code, answer.error.err_code, answer.error.description)
-        found += [_fill(one) for one in answer.streams]
-        if not answer.streams or len(found) >= answer.total:
+        listed = await result(connection, "STREAM.LIST", {"offset": len(found)}, _Listed)
+        found += [_fill(one) for one in listed.streams]
+        if not listed.streams or len(found) >= listed.total:
             return sorted(found, key=lambda fill: fill.stream)
 
 

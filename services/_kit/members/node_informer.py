@@ -10,7 +10,7 @@ import structlog
 
 from schemas.manifest import Manifest
 from services._kit.concurrency.supervision import Supervised, supervise
-from services._kit.concurrency.tasks import first_of, until_first_ends
+from services._kit.concurrency.tasks import first_of, set_within
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import Decoded, Reading, Reflector
@@ -145,7 +145,7 @@ class MemberView:
                 if asyncio.get_running_loop().time() - began > LONGEST_PAUSE_SECONDS:
                     pause = 0.1
                 log.warning("member_not_followed", cluster=self._cluster, error=self.trouble)
-            await first_of(self._again.wait(), asyncio.sleep(pause))
+            await set_within(self._again, pause)
             pause = 0.1 if self._again.is_set() else min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _follow(self, client: KubeClient) -> None:
@@ -169,7 +169,7 @@ class MemberView:
             )
             for resource, kind, follower, reading in kinds
         ]
-        await until_first_ends(reflector.run() for reflector in reflectors)
+        await first_of(*(reflector.run() for reflector in reflectors))
 
     async def _shows_quotas(self, client: KubeClient) -> bool:
         """Whether quotas may be listed; where not, estimates go without them."""

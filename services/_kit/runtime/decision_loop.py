@@ -7,14 +7,16 @@ and parked in the end; the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Generic
 
 from msgspec import Struct
 
-from schemas.codec import Known, subject_of
+from schemas.codec import subject_of
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock
 from services._kit.base.log_errors import FenceLost
+from services._kit.base.metrics import KitMetrics
 from services._kit.concurrency.tasks import child
 from services._kit.log.stream_port import match
 from services._kit.runtime.appender import Appender, AppendOutcome
@@ -22,13 +24,10 @@ from services._kit.runtime.failure_tracker import FailureTracker
 from services._kit.runtime.outbox import KeyedEvents, stream_of
 from services._kit.runtime.projection import Cause, Projection
 from services._kit.runtime.restore_progress import Restoration
-from services._kit.runtime.service import BaseService, Decider, Decision
+from services._kit.runtime.service import Decider, K, S
 from services._kit.runtime.timers import Timers
+from services._rules.decision import Decision
 
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
-
-FACTS: Final = "FACTS"
 IDLE: Final = 1.0  # seconds between two checks of the clock when no deadline is near
 SOONEST: Final = 0.05  # seconds until a key is decided again whose decision named a time that has passed
 SET_BACK: Final = 1.0  # a wall clock that goes back by more seconds than that was set
@@ -66,26 +65,12 @@ class DecideStats(Struct):
     brakes: int = 0
 
 
-class Watcher(Protocol):
-    """Observer of decisions; called once per decision or key, so it must be quick."""
-
-    def decided(self, seconds: float) -> None:
-        """A decision took this long."""
-
-    def stored(self, events: Sequence[Known], seconds: float) -> None:
-        """Events are on the log, so long after their first cause came up; -1 when that time is not known."""
-
-    def failed(self, seconds: float) -> None:
-        """A decision raised or its events were refused, so long after its first cause came up."""
-
-
 class DecisionLoop(Generic[S, K]):
     """The loop of a leader; `run` ends when it is cancelled or the fence is lost."""
 
     def __init__(
         self,
-        service: BaseService[S, K],
-        decider: Decider[S, K],
+        service: Decider[S, K],
         projection: Projection[S, K],
         appender: Appender[K],
         *,
@@ -93,28 +78,21 @@ class DecisionLoop(Generic[S, K]):
         clock: Clock,
         stats: DecideStats,
         on_problem: Callable[[str, K, str], None],
-        watcher: Watcher | None = None,
-        restoration: Restoration | None = None,
+        metrics: KitMetrics,
+        restoration: Restoration,
     ) -> None:
         self.in_flight: set[K] = set()
         self.braked = False
-        self.troubles: FailureTracker[K] = FailureTracker(
-            attempts=options.attempts,
-            backoff=options.backoff,
-            longest_backoff=options.longest_backoff,
-            brake_ratio=options.brake_ratio,
-            brake_sample=options.brake_sample,
-        )
+        self.troubles: FailureTracker[K] = FailureTracker(options)
         self.timers: Timers[K] = Timers()
         self._service = service
-        self._decider = decider
         self._projection = projection
         self._appender = appender
         self._options = options
         self._clock = clock
         self._stats = stats
         self._on_problem = on_problem
-        self._watcher = watcher
+        self._metrics = metrics
         self._restoration = restoration
         self._deferred: dict[K, Cause] = {}
         """Why keys are waiting: for a deadline that a decision set, or for what its effects fetch."""
@@ -139,10 +117,10 @@ class DecisionLoop(Generic[S, K]):
                     raise self._failure
                 self._ring()
                 free = len(self._tasks) < self._options.appends
-                held = self._restoration is not None and not self._restoration.may_decide
+                held = not self._restoration.may_decide
                 keys = self._take() if free and not self.braked and not held else []
                 if not keys:
-                    if self._restoration is not None and not (held or self.in_flight or self._projection.dirty):
+                    if not (held or self.in_flight or self._projection.dirty):
                         await self._restoration.idle(self._unsettled)
                     await self._pause()
                     continue
@@ -222,8 +200,8 @@ class DecisionLoop(Generic[S, K]):
 
     def _decide(self, keys: Sequence[K]) -> tuple[list[KeyedEvents[K]], list[tuple[K, Sequence[object]]]]:
         """Decide keys for one slice of time; the rest stays dirty."""
-        projection, decide, state = self._projection, self._decider.decide, self._projection.state
-        as_of = projection.position.get(FACTS, 0)
+        projection, decide, state = self._projection, self._service.decide, self._projection.state
+        as_of = projection.position.get(FACTS.name, 0)
         groups: list[KeyedEvents[K]] = []
         effects: list[tuple[K, Sequence[object]]] = []
         now = self._clock.now()
@@ -237,8 +215,7 @@ class DecisionLoop(Generic[S, K]):
                 self._failed(key, f"{type(error).__name__}: {error}", cause, now)
                 decision = None
             after = self._clock.monotonic()
-            if self._watcher is not None:
-                self._watcher.decided(after - before)
+            self._metrics.decided(after - before)
             before = after
             if decision is not None:
                 self._accept(key, cause, decision, as_of, now, groups, effects)
@@ -321,15 +298,13 @@ class DecisionLoop(Generic[S, K]):
             self._wake.set()
 
     def _tell(self, groups: Sequence[KeyedEvents[K]], outcome: AppendOutcome[K]) -> None:
-        """Let the watcher know what was stored or refused, and how long after its cause."""
-        if self._watcher is None:
-            return
+        """Count what was stored or refused, and how long after its cause."""
         now = self._clock.now()
         for group in groups:
             if group.key in outcome.stored:
-                self._watcher.stored(group.events, _lasted(group.since, now))
+                self._metrics.stored(group.events, _lasted(group.since, now))
             elif group.key in outcome.parked:
-                self._watcher.failed(_lasted(group.since, now))
+                self._metrics.failed(_lasted(group.since, now))
 
     def _keep_causes(self, effects: Sequence[tuple[K, Sequence[object]]]) -> None:
         """A key that its own effects marked (what it lacked is here now) is decided for the reason it had before."""
@@ -387,8 +362,7 @@ class DecisionLoop(Generic[S, K]):
 
     def _failed(self, key: K, reason: str, cause: Cause, now: float) -> None:
         self._stats.failures += 1
-        if self._watcher is not None:
-            self._watcher.failed(_lasted(cause.since, now))
+        self._metrics.failed(_lasted(cause.since, now))
         first = not self.troubles.seen(key)
         parked = self.troubles.failed(key, reason, self._clock.monotonic())
         if parked:

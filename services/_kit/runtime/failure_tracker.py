@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from services._kit.runtime.timers import Timers
+
+if TYPE_CHECKING:
+    from services._kit.runtime.decision_loop import LoopOptions
 
 K = TypeVar("K", bound=Hashable)
 
@@ -17,25 +20,13 @@ class FailureTracker(Generic[K]):
     `now` is monotonic time in seconds: a wall clock that is set must neither prolong a pause nor cut it short.
     """
 
-    def __init__(
-        self,
-        *,
-        attempts: int = 5,
-        backoff: float = 0.1,
-        longest_backoff: float = 30.0,
-        brake_ratio: float = 0.5,
-        brake_sample: int = 40,
-    ) -> None:
+    def __init__(self, options: LoopOptions) -> None:
         self.parked: dict[K, str] = {}
-        self._attempts = attempts
-        self._backoff = backoff
-        self._longest = longest_backoff
-        self._ratio = brake_ratio
-        self._sample = brake_sample
+        self._options = options
         self._failed: dict[K, int] = {}
         self._waiting: Timers[K] = Timers()
         self._until: dict[K, float] = {}
-        self._outcomes: deque[bool] = deque(maxlen=max(brake_sample, 200))
+        self._outcomes: deque[bool] = deque(maxlen=max(options.brake_sample, 200))
 
     def waits(self, key: K) -> bool:
         """Whether a key is not to be tried yet."""
@@ -48,9 +39,9 @@ class FailureTracker(Generic[K]):
     def failed(self, key: K, reason: str, now: float) -> bool:
         """Note a failure; true when the key is parked by it (for another reason than before)."""
         count = self._failed[key] = self._failed.get(key, 0) + 1
-        if count >= self._attempts:
+        if count >= self._options.attempts:
             return self.park(key, reason)
-        at = now + min(self._longest, self._backoff * 2 ** (count - 1))
+        at = now + min(self._options.longest_backoff, self._options.backoff * 2 ** (count - 1))
         self._until[key] = at
         self._waiting.set(key, at)
         return False
@@ -59,7 +50,7 @@ class FailureTracker(Generic[K]):
         """Set a key aside until something new makes it dirty; true when this is news."""
         self._outcomes.append(False)
         # One more failure parks it again: a parked key has no patience left.
-        self._failed[key] = self._attempts - 1
+        self._failed[key] = self._options.attempts - 1
         news = self.parked.get(key) != reason
         self.parked[key] = reason
         return news
@@ -85,8 +76,8 @@ class FailureTracker(Generic[K]):
     @property
     def too_many(self) -> bool:
         """Whether so many of the latest outcomes were parked keys that something general must be wrong."""
-        outcomes = self._outcomes
-        return len(outcomes) >= self._sample and outcomes.count(False) > self._ratio * len(outcomes)
+        outcomes, options = self._outcomes, self._options
+        return len(outcomes) >= options.brake_sample and outcomes.count(False) > options.brake_ratio * len(outcomes)
 
     def forgive(self) -> list[K]:
         """Reset the sample and retry every parked key; returns them."""

@@ -6,24 +6,21 @@ Usable alone: feed it deliveries, ask for `state`, `position` and `wait_for`. It
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic
 
 from msgspec import Struct
 
 from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Delivery, Message
 from services._kit.runtime.interning import decoded
-from services._kit.runtime.service import Service
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
+from services._kit.runtime.service import BaseService, K, S
 
 MAX_CAUSES = 3
-OBSERVED = "OBSERVED"
 _OF_THE_RUNTIME = ("lease.", "restore.")
 
 
@@ -59,6 +56,65 @@ class Cause(Struct):
             self.seqs = (self.seqs[0], self.seqs[-1], seq)
 
 
+class PriorityKeys(dict[K, Cause], Generic[K]):
+    """The causes of dirty keys; going through it yields the smallest rank first, and among equals the oldest key.
+
+    The rank of a key is asked for when it becomes dirty; a later one counts only once the key was taken out.
+    """
+
+    def __init__(self, rank: Callable[[K], float]) -> None:
+        super().__init__()
+        self._rank = rank
+        self._heap: list[tuple[float, int, K]] = []
+        self._numbers = count()
+        self._entries: dict[K, int] = {}
+
+    def __setitem__(self, key: K, cause: Cause) -> None:
+        """Remember why a key is dirty, and its place among the others."""
+        if key not in self:
+            number = self._entries[key] = next(self._numbers)
+            heappush(self._heap, (self._rank(key), number, key))
+        super().__setitem__(key, cause)
+
+    def __delitem__(self, key: K) -> None:
+        """The key is not dirty any more."""
+        super().__delitem__(key)
+        self._drop(key)
+
+    def pop(self, key: K, *default: Any) -> Any:
+        """The cause of a key that is not dirty any more."""
+        cause = super().pop(key, *default)
+        self._drop(key)
+        return cause
+
+    def clear(self) -> None:
+        """No key is dirty."""
+        super().clear()
+        self._heap.clear()
+        self._entries.clear()
+
+    def __iter__(self) -> Iterator[K]:
+        """Keys by rank; a caller that stops early pays only for the keys it read."""
+        seen: list[tuple[float, int, K]] = []
+        heap, entries = self._heap, self._entries
+        try:
+            while heap:
+                entry = heappop(heap)
+                if entries.get(entry[2]) == entry[1]:
+                    seen.append(entry)
+                    yield entry[2]
+        finally:
+            for entry in seen:
+                heappush(heap, entry)
+
+    def _drop(self, key: K) -> None:
+        self._entries.pop(key, None)
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._entries):
+            # Rebuilt in place: an iteration may be under way.
+            self._heap[:] = [entry for entry in self._heap if self._entries.get(entry[2]) == entry[1]]
+            heapify(self._heap)
+
+
 class ProjectionStats(Struct):
     """Counters for metrics: messages folded, unreadable ones, events whose predecessor was never seen."""
 
@@ -74,8 +130,8 @@ class Projection(Generic[S, K]):
 
     def __init__(
         self,
-        service: Service[S, K],
-        streams: Iterable[str] = ("FACTS",),
+        service: BaseService[S, K],
+        streams: Iterable[str] = (FACTS.name,),
         on_problem: Callable[[Message, Exception], None] | None = None,
         decode: Callable[[Message, str], Known] | None = None,
     ) -> None:
@@ -102,10 +158,10 @@ class Projection(Generic[S, K]):
         """Whether every stream was read to its end."""
         return all(self.caught_up.values())
 
-    def feed(self, delivery: Delivery, stream: str = "FACTS") -> None:
+    def feed(self, delivery: Delivery, stream: str = FACTS.name) -> None:
         """Fold a delivery and mark what it touches; one broken event never stops the rest."""
-        service, state, fold = self.service, self.state, self.service.fold
-        sign = -1 if stream == OBSERVED else 1
+        state, fold = self.state, self.service.fold
+        sign = -1 if stream == OBSERVED.name else 1
         marked = False
         for message in delivery.messages:
             if message.subject.startswith(self._skipped):
@@ -114,7 +170,7 @@ class Projection(Generic[S, K]):
                 event = self._decode(message, stream)
                 if self._unread:
                     self._readable(message.subject)
-                known = service.last_seq(state, message.subject)
+                known = state.last_seq(message.subject)
                 if known and event.prev > 0 and event.prev > known:
                     self.stats.gaps += 1
                 keys = fold(state, message, event)
@@ -150,7 +206,7 @@ class Projection(Generic[S, K]):
         if marked and self.on_marked is not None:
             self.on_marked()
 
-    async def wait_for(self, seq: int, stream: str = "FACTS") -> None:
+    async def wait_for(self, seq: int, stream: str = FACTS.name) -> None:
         """Return once a position was folded; callers bound it with `asyncio.timeout`."""
         if self.position[stream] >= seq:
             return

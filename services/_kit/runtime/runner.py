@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
+
+import structlog
 
 from schemas.subjects import RESTORES
 from schemas.subjects import lease as lease_subject
+from schemas.topology import FACTS
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.health import Health
 from services._kit.base.log_errors import FenceLost, LogReplaced
@@ -22,19 +25,15 @@ from services._kit.concurrency.tasks import child, end, first_end
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
 from services._kit.log.batch_delay import BatchDelay
-from services._kit.log.heartbeat_bus import Bus
+from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
-from services._kit.runtime.decision_loop import FACTS, DecideStats, DecisionLoop, LoopOptions
-from services._kit.runtime.priority_keys import PriorityKeys
-from services._kit.runtime.projection import Projection
+from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
+from services._kit.runtime.projection import PriorityKeys, Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
-from services._kit.runtime.service import BaseService, Decider
+from services._kit.runtime.service import BaseService, Decider, K, S
 from services._kit.runtime.shared_consumer import SharedReading
 from services._kit.runtime.stream_reader import StreamReader, by_stream
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
 
 
 class Runner(Generic[S, K]):
@@ -44,7 +43,7 @@ class Runner(Generic[S, K]):
         self,
         service: BaseService[S, K],
         logs: Mapping[str, Log],
-        bus: Bus,
+        bus: NatsBus,
         instance: str,
         *,
         options: LoopOptions | None = None,
@@ -62,19 +61,18 @@ class Runner(Generic[S, K]):
         self.health = Health()
         self.logs = logs
         self.clock = clock or SystemClock()
-        self._logger = logger
-        self._metrics = metrics
-        self._decider = cast("Decider[S, K]", service) if getattr(service, "decide", None) is not None else None
+        self._logger = logger or structlog.get_logger("runner")
+        self._metrics = metrics or KitMetrics(service.name)
         self._filters = filters_of(service)
         self.projection: Projection[S, K] = Projection(
-            cast("Any", service), self._filters, self._unreadable, shared.decode if shared is not None else None
+            service, self._filters, self._unreadable, shared.decode if shared is not None else None
         )
         if service.rank is not None:
             self.projection.dirty = PriorityKeys(partial(service.rank, self.projection.state))
         self.projection.marking = False
         self.projection.on_marked = self._marked
         self.lease = Lease(
-            logs[FACTS],
+            logs[FACTS.name],
             bus,
             service.name,
             instance,
@@ -91,7 +89,7 @@ class Runner(Generic[S, K]):
             instance=instance,
             last_seq_of=self._last_seq,
             clock=self.clock,
-            observe=metrics.observe_append if metrics else None,
+            observe=self._metrics.observe_append,
             guard=self.guard,
         )
         self.restoration = Restoration(service.name, self.appender, self.clock)
@@ -175,27 +173,24 @@ class Runner(Generic[S, K]):
             self.guard.begin()
         self.restoration.begin()
         self._tell()
-        if self._decider is not None:
-            self.deciding = DecisionLoop(
-                service,
-                self._decider,
-                projection,
-                self.appender,
-                options=self.options,
-                clock=self.clock,
-                stats=self.stats,
-                on_problem=self._problem,
-                watcher=self._metrics,
-                restoration=self.restoration,
-            )
-        await service.on_leading()
-        recover = getattr(service, "recover", None)
-        if recover is not None:
-            projection.mark(recover(projection.state))
-        if self.deciding is not None:
-            await self.deciding.run()
-        else:
+        if not isinstance(service, Decider):
+            await service.on_leading()
             await self._act()
+            return
+        deciding = self.deciding = DecisionLoop(
+            service,
+            projection,
+            self.appender,
+            options=self.options,
+            clock=self.clock,
+            stats=self.stats,
+            on_problem=self._problem,
+            metrics=self._metrics,
+            restoration=self.restoration,
+        )
+        await service.on_leading()
+        projection.mark(service.recover(projection.state))
+        await deciding.run()
 
     async def _act(self) -> None:
         """Hand dirty keys to a service that acts instead of deciding."""
@@ -228,10 +223,10 @@ class Runner(Generic[S, K]):
             return False
         if not self.service.leads:
             return True
-        return self.lease.is_leader and self.projection.position[FACTS] >= self.lease.seq
+        return self.lease.is_leader and self.projection.position[FACTS.name] >= self.lease.seq
 
     def _fed(self, delivery: Delivery, stream: str) -> None:
-        if stream == FACTS and self.service.leads:
+        if stream == FACTS.name and self.service.leads:
             held = self.restoration.holds
             for message in delivery.messages:
                 if message.subject == self.lease.subject:
@@ -263,18 +258,16 @@ class Runner(Generic[S, K]):
             self.deciding.wake()
 
     def _lease_changed(self, leads: bool, reason: str) -> None:
-        if self._logger is not None:
-            self._logger.info("leading" if leads else "following", reason=reason, lease=self.lease.seq)
+        self._logger.info("leading" if leads else "following", reason=reason, lease=self.lease.seq)
         self._tell()
 
     def _last_seq(self, subject: str) -> int:
         if subject.startswith(PREFIX):
             return self.restoration.last_seq(subject)
-        return self.service.last_seq(self.projection.state, subject)
+        return self.projection.state.last_seq(subject)
 
     def _unreadable(self, message: Message, error: Exception) -> None:
-        if self._logger is not None:
-            self._logger.warning("event skipped", subject=message.subject, position=message.seq, reason=str(error))
+        self._logger.warning("event skipped", subject=message.subject, position=message.seq, reason=str(error))
         if self.service.leads:
             self._recording.append((message, str(error)))
             self._tell()
@@ -287,8 +280,7 @@ class Runner(Generic[S, K]):
             await self.appender.park(cast("K", message.subject), reason, message.seq, message.subject)
 
     def _problem(self, what: str, key: K, reason: str) -> None:
-        if self._logger is not None:
-            self._logger.warning(what, key=str(key), reason=reason)
+        self._logger.warning(what, key=str(key), reason=reason)
 
     def _register(self) -> None:
         """Register readiness checks and metrics that are read on request."""
@@ -306,11 +298,10 @@ class Runner(Generic[S, K]):
         if self.service.leads:
             health.fact("restoring", lambda: self.restoration.trouble)
         health.fact("position", lambda: dict(projection.position))
-        if self._metrics is not None:
-            self._register_metrics(self._metrics)
+        self._register_metrics()
 
-    def _register_metrics(self, metrics: KitMetrics) -> None:
-        reads, projection, stats, appends = metrics.reads, self.projection, self.stats, self.appender.stats
+    def _register_metrics(self) -> None:
+        reads, projection, stats, appends = self._metrics.reads, self.projection, self.stats, self.appender.stats
         for stream in self._filters:
             position, caught_up = partial(projection.position.__getitem__, stream), partial(self._caught_up, stream)
             reads.gauge("log_position", "Last position folded", position, stream=stream)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
 from schemas.codec import Known
-from schemas.hints import Purged
+from schemas.keys import ObjectKey
+from schemas.subjects import object_key
 from services._kit.log.stream_port import Log, Message
+from services._rules.decision import Decision
+from services._rules.facets import ObjectStates, ServiceState
 
 if TYPE_CHECKING:
     from services._kit.base.clock import Clock
     from services._kit.base.health import Health
     from services._kit.base.metrics import KitMetrics
-    from services._kit.base.settings import Settings
     from services._kit.content.blobs import Blobs
     from services._kit.leadership.write_guard import Guard
     from services._kit.log.connection import Connection
@@ -24,104 +26,41 @@ if TYPE_CHECKING:
     from services._kit.runtime.projection import Projection
     from services._kit.runtime.restore_progress import Restoration
 
-S = TypeVar("S")
+S = TypeVar("S", bound=ServiceState)
 K = TypeVar("K", bound=Hashable)
-K_co = TypeVar("K_co", bound=Hashable, covariant=True)
+O = TypeVar("O", bound=ObjectStates[Any])  # noqa: E741
+
+_OF_NO_OBJECT = ("cluster.", "lease.", "policy.")
 
 
-class Decision(Struct, frozen=True):
-    """What should become true of a key.
-
-    `events` carry `own` and `inputs` in their provenance, the runner fills in the rest. At `wake_at` (seconds since
-    1970) the key is decided again. `effects` are handed to `perform` once the events are stored. `also` are other keys
-    whose decision may change by what this one found out.
-    """
-
-    events: Sequence[Known] = ()
-    wake_at: float | None = None
-    effects: Sequence[object] = ()
-    also: Sequence[Any] = ()
-
-
-NOTHING = Decision()
-
-
-class Context(Generic[S, K]):
+class Context(Struct, Generic[S, K], frozen=True, eq=False, kw_only=True):
     """What a running service may use; handed to its `start`."""
 
-    def __init__(
-        self,
-        *,
-        logs: Mapping[str, Log],
-        projection: Projection[S, K],
-        mark: Callable[[Iterable[K]], None],
-        clock: Clock,
-        blobs: Blobs,
-        health: Health,
-        settings: Settings,
-        instance: str,
-        metrics: KitMetrics,
-        appender: Appender[K],
-        connection: Connection | None = None,
-        guard: Guard | None = None,
-        restoration: Restoration | None = None,
-    ) -> None:
-        self.logs = logs
-        self.projection = projection
-        self.mark = mark
-        """Mark keys dirty for a reason outside the log (a watch, a probe)."""
-        self.clock = clock
-        self.blobs = blobs
-        self.health = health
-        self.settings = settings
-        self.instance = instance
-        self.metrics = metrics
-        self.appender = appender
-        """Fenced with the service's lease; for services that append outside of `decide`."""
-        self.connection = connection
-        self.guard = guard
-        """Asked before requests to clusters; None for services that do not lead."""
-        self.restoration = restoration
-
-
-class Service(Protocol[S, K_co]):
-    """A deterministic reader of the log: what it says follows from messages, state and time.
-
-    `fold` changes the state. `decide` asks a pure function (decide.py) and takes in what that says is to be remembered.
-    """
-
-    name: str
-    filters: Sequence[str]
-    """Subjects to project, own outputs included; `observed.>` is read from its own stream."""
-
-    def new_state(self) -> S:
-        """An empty projection."""
-
-    def fold(self, state: S, message: Message, event: Known) -> Iterable[K_co]:
-        """Apply one event to the state; the keys whose decision may change."""
-
-    def last_seq(self, state: S, subject: str) -> int:
-        """Sequence of the last event of a subject in the state, 0 for none."""
-
-    def unreadable(self, state: S, message: Message) -> Iterable[K_co]:
-        """Keys that must wait because a newer version wrote this message."""
-
-
-class Decider(Service[S, K], Protocol[S, K]):
-    """A service whose outputs are events."""
-
-    def recover(self, state: S) -> Iterable[K]:
-        """Keys to decide after taking over: inputs newer than the output saw, or a deadline to be remembered."""
-
-    def decide(self, state: S, key: K, now: float) -> Decision:
-        """What should be true of a key; no event when it already is."""
+    logs: Mapping[str, Log]
+    projection: Projection[S, K]
+    mark: Callable[[Iterable[K]], None]
+    """Mark keys dirty for a reason outside the log (a watch, a probe)."""
+    clock: Clock
+    blobs: Blobs
+    health: Health
+    metrics: KitMetrics
+    appender: Appender[K]
+    """Fenced with the service's lease; for services that append outside of `decide`."""
+    connection: Connection | None = None
+    guard: Guard | None = None
+    """Asked before requests to clusters; None for services that do not lead."""
+    restoration: Restoration | None = None
 
 
 class BaseService(ABC, Generic[S, K]):
-    """Default hooks: a service that needs none of them has nothing to write."""
+    """A deterministic reader of the log: what it says follows from messages, state and time.
+
+    A service that only acts on what it reads extends this; one whose outputs are events, `Decider`.
+    """
 
     name: str = ""
     filters: Sequence[str] = ()
+    """Subjects to project, own outputs included; `observed.>` is read from its own stream."""
     leads: bool = True
     """Whether one instance at a time does the work; a reader like the gateway sets it to false."""
     patience: float = 0.0
@@ -130,34 +69,38 @@ class BaseService(ABC, Generic[S, K]):
     """Beginnings of subjects that never wait, own outputs among them: they are waited for."""
     rank: Callable[[S, K], float] | None = None
     """The order in which dirty keys are decided, the smallest first; None: first come, first served."""
+    states: ClassVar[type[Any]]
+    """What makes an empty projection, where no setting is needed for it."""
+    _context: Context[S, K] | None = None
 
-    @abstractmethod
+    @property
+    def context(self) -> Context[S, K]:
+        """What the service may use, from its `start` on."""
+        assert self._context is not None, f"{self.name} was not started"
+        return self._context
+
+    @property
+    def state(self) -> S:
+        """The projection of the running service."""
+        return self.context.projection.state
+
     def new_state(self) -> S:
         """An empty projection."""
+        state: S = self.states()
+        return state
 
     @abstractmethod
     def fold(self, state: S, message: Message, event: Known) -> Iterable[K]:
         """Apply one event to the state; the keys whose decision may change."""
-
-    def last_seq(self, state: S, subject: str) -> int:
-        """Sequence of the last event of a subject in the state, 0 for none (or when it is not needed)."""
-        del state, subject
-        return 0
 
     def unreadable(self, state: S, message: Message) -> Iterable[K]:
         """Keys that must wait because a newer version wrote this message."""
         del state, message
         return ()
 
-    def forget(self, state: S, purged: Purged) -> None:
-        """Drop what the state remembers of things that are gone from the log; whatever is not at its end stays.
-
-        It may come before or after the events of a new object of the same name, or not at all.
-        """
-        del state, purged
-
     async def start(self, context: Context[S, K]) -> None:
         """Before the first event is folded: open connections, register metrics."""
+        self._context = context
 
     async def on_caught_up(self) -> None:
         """The projection reached the end of the log for the first time."""
@@ -187,6 +130,40 @@ class BaseService(ABC, Generic[S, K]):
 
     async def stop(self) -> None:
         """The last call: close connections."""
+
+
+class Decider(BaseService[S, K]):
+    """A service whose outputs are events."""
+
+    @abstractmethod
+    def recover(self, state: S) -> Iterable[K]:
+        """Keys to decide after taking over: inputs newer than the output saw, or a deadline to be remembered."""
+
+    @abstractmethod
+    def decide(self, state: S, key: K, now: float) -> Decision:
+        """What should be true of a key; no event when it already is.
+
+        It asks a pure function (`decide.py`) and takes in what that says is to be remembered.
+        """
+
+
+class ObjectDecider(Decider[O, ObjectKey]):
+    """A service that decides objects by their facets."""
+
+    folds: ClassVar[Callable[..., Iterable[ObjectKey]]]
+    """The fold of its state, with position, subject and event."""
+
+    def fold(self, state: O, message: Message, event: Known) -> Iterable[ObjectKey]:
+        """Apply one event to the state; the objects whose decision may change."""
+        return self.folds(state, message.seq, message.subject, event)
+
+    def unreadable(self, state: O, message: Message) -> Iterable[ObjectKey]:
+        """The object whose facet a newer version wrote."""
+        return () if message.subject.startswith(_OF_NO_OBJECT) else (object_key(message.subject),)
+
+    def recover(self, state: O) -> Iterable[ObjectKey]:
+        """Every object: the time may have come for it while no instance led."""
+        return list(state.objects)
 
 
 AnyService = Any

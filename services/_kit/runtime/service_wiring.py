@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 from nats.aio.msg import Msg
@@ -170,8 +170,6 @@ async def _live(
             clock=runner.clock,
             blobs=Blobs(runner.logs["BLOBS"], vault=vault, clock=runner.clock),
             health=runner.health,
-            settings=settings,
-            instance=runner.lease.instance,
             connection=connection,
             guard=runner.guard,
             restoration=runner.restoration,
@@ -199,7 +197,7 @@ async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None
             purged = msgspec.json.decode(message.data, type=Purged)
         except msgspec.MsgspecError:
             return  # A newer version encodes it in another way; the next start forgets as well.
-        runner.service.forget(runner.projection.state, purged)
+        runner.projection.state.forget(purged)
 
     await connection.subscribe(PURGED, hear)
 
@@ -241,6 +239,22 @@ def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: S
         return ended_by(error, logger)
     logger.info("stopped")
     return OK
+
+
+class Program(Generic[T]):
+    """The program of one service: `main` of its `__main__`."""
+
+    def __init__(self, factory: Callable[[T], AnyService], settings_type: type[T]) -> None:
+        self._factory = factory
+        self._settings_type = settings_type
+
+    def __call__(self, arguments: Sequence[str] = ()) -> int:
+        """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
+        return run(self._factory, self._settings_type, arguments)
+
+    def exit(self) -> NoReturn:
+        """Run with the flags of the command line, and end the process."""
+        sys.exit(self(sys.argv[1:]))
 
 
 def ended_by(error: BaseException, logger: Any) -> int:

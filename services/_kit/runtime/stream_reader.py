@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic
 
-from services._kit.concurrency.tasks import until_first_ends
+from services._kit.concurrency.tasks import first_of
 from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.stream_port import Delivery, Log, Message, Pump
 from services._kit.runtime.outbox import stream_of
 from services._kit.runtime.projection import Projection
+from services._kit.runtime.service import K, S
 from services._kit.runtime.shared_consumer import SharedReading
-
-S = TypeVar("S")
-K = TypeVar("K", bound=Hashable)
 
 SLICE = 512
 
@@ -59,7 +57,7 @@ class StreamReader(Generic[S, K]):
 
     async def run(self) -> None:
         """Follow every stream until cancelled; raises LogReplaced when the projection has to be rebuilt."""
-        await until_first_ends(self._follow(stream) for stream in self._filters)
+        await first_of(*(self._follow(stream) for stream in self._filters))
 
     async def _follow(self, stream: str) -> None:
         pump = self._pumps[stream] = self._pump(self._logs[stream], self._filters[stream])

@@ -14,7 +14,6 @@ from services._rules.admission import cluster_rules as clusters
 from services._rules.admission import delivery, interpreters
 from services._rules.admission.common import field_types as shapes
 from services._rules.admission.common.answer import Admitted, Context, Denied, Refusal, Stage, denied
-from services._rules.admission.common.rule_causes import Cause
 from services._rules.admission.later import cron_federated_hpa as cron_autoscaling
 from services._rules.admission.later import federated_hpa as autoscaling
 from services._rules.admission.later import federated_quota as quota
@@ -28,12 +27,13 @@ from services._rules.constants import (
     RESOURCE_BINDING_ID_LABEL,
 )
 from services._rules.kubernetes.quantity import QuantityError
+from services._rules.kubernetes.validation.field_errors import FieldError
 
-__all__ = ["KINDS", "Admitted", "Cause", "Context", "Denied", "Operation", "admit", "check_deletion"]
+__all__ = ["KINDS", "Admitted", "Context", "Denied", "FieldError", "Operation", "admit", "check_deletion"]
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 _Default = Callable[[Manifest, str, Context], Manifest]
-_Validate = Callable[[Manifest, Manifest | None, Context], list[Cause]]
+_Validate = Callable[[Manifest, Manifest | None, Context], list[FieldError]]
 
 
 class _Rules(Struct, frozen=True):
@@ -101,7 +101,7 @@ def _identify(label: str, on_update: bool) -> _Default:
     return default
 
 
-def _validate_customization(obj: Manifest, _: Manifest | None, context: Context) -> list[Cause]:
+def _validate_customization(obj: Manifest, _: Manifest | None, context: Context) -> list[FieldError]:
     interpreters.check_customization(obj, context.existing)
     return []
 

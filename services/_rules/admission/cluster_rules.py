@@ -1,15 +1,22 @@
-"""Defaults and rules of Cluster, as its own API server applies them (reference 01 §4.4)."""
+"""Defaults and rules of Cluster and its resource models, as its own API server applies them (reference 01 §4.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission import resource_models
-from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Context
-from services._rules.admission.common.rule_causes import Cause, duplicate, each, invalid, not_supported, required
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    duplicate,
+    each,
+    invalid,
+    not_supported,
+    required,
+)
 
 Part = Mapping[str, Any]
 
@@ -17,6 +24,10 @@ _MODES: Final = ("Pull", "Push")
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
 _BOUNDS: Final = ("min", "max")
 _PROXY_SCHEMES: Final = ("http", "https", "socks5")
+_MAX: Final = str(2**63 - 1)
+# Upper bounds of the grades; the last grade is open.
+_CPU: Final = ("1", "2", "4", "8", "16", "32", "64", "128")
+_MEMORY: Final = ("4Gi", "16Gi", "32Gi", "64Gi", "128Gi", "256Gi", "512Gi", "1Ti")
 
 
 def prepare(obj: Manifest, old: Manifest | None, context: Context) -> Manifest:
@@ -24,7 +35,7 @@ def prepare(obj: Manifest, old: Manifest | None, context: Context) -> Manifest:
     spec, meta = dict(obj.get("spec") or {}), dict(obj.get("metadata") or {})
     models = spec.get("resourceModels")
     if context.resource_models and (models or old is None):
-        spec["resourceModels"] = resource_models.normalized(models) if models else resource_models.default_models()
+        spec["resourceModels"] = _normalized(models) if models else _default_models()
     if old is None:
         return obj | {"metadata": meta | {"generation": 1}, "spec": spec, "status": {}}
     before = old.get("metadata") or {}
@@ -53,11 +64,11 @@ def finish(obj: Manifest, now: str) -> Manifest:
     return obj | {"spec": spec}
 
 
-def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a cluster."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    found = metadata.check_update(meta, old.get("metadata") or {}) if old is not None else []
-    found += metadata.check(meta, formats.cluster_name, namespaced=False)
+    found = metadata.check_change(meta, old.get("metadata") or {}) if old is not None else []
+    found += metadata.check_create(meta, formats.cluster_name, namespaced=False)
     mode = spec.get("syncMode") or ""
     if not mode:
         found.append(required("spec.syncMode"))
@@ -72,7 +83,7 @@ def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
     return found + _topology(spec) + _taints(spec.get("taints") or []) + _models(spec.get("resourceModels") or [])
 
 
-def _endpoint(endpoint: str) -> list[Cause]:
+def _endpoint(endpoint: str) -> list[FieldError]:
     if not endpoint:
         return []
     url = formats.Url(endpoint)
@@ -85,7 +96,7 @@ def _endpoint(endpoint: str) -> list[Cause]:
     return each("spec.apiEndpoint", endpoint, problems)
 
 
-def _proxy(proxy: str) -> list[Cause]:
+def _proxy(proxy: str) -> list[FieldError]:
     if not proxy:
         return []
     url = formats.Url(proxy)
@@ -93,26 +104,26 @@ def _proxy(proxy: str) -> list[Cause]:
     return [invalid("spec.proxyURL", proxy, problem)] if problem else []
 
 
-def _topology(spec: Part) -> list[Cause]:
-    found: list[Cause] = []
+def _topology(spec: Part) -> list[FieldError]:
+    found: list[FieldError] = []
     for field in ("provider", "region", "zone"):
         value = spec.get(field) or ""
-        found += each(f"spec.{field}", value, formats.label_value(value))
+        found += each(f"spec.{field}", value, names.label_value(value))
     for position, zone in enumerate(spec.get("zones") or ()):
-        found += each(f"spec.zones[{position}]", zone or "", formats.label_value(zone or ""))
+        found += each(f"spec.zones[{position}]", zone or "", names.label_value(zone or ""))
     if spec.get("zone") and spec.get("zones"):
         found.append(invalid("spec.zone", spec["zone"], "cannot be set together with zones"))
     return found
 
 
-def _taints(taints: list[Part]) -> list[Cause]:
-    found: list[Cause] = []
+def _taints(taints: list[Part]) -> list[FieldError]:
+    found: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for position, taint in enumerate(taints):
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
         place = f"spec.taints[{position}]"
-        found += each(f"{place}.key", key, formats.label_key(key))
-        found += each(f"{place}.value", value, formats.label_value(value))
+        found += each(f"{place}.key", key, names.qualified(key))
+        found += each(f"{place}.value", value, names.label_value(value))
         if effect not in _EFFECTS:
             found.append(not_supported(f"{place}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
@@ -121,8 +132,8 @@ def _taints(taints: list[Part]) -> list[Cause]:
     return found
 
 
-def _models(models: list[Part]) -> list[Cause]:
-    problem = resource_models.problem(models) if models else ""
+def _models(models: list[Part]) -> list[FieldError]:
+    problem = _models_problem(models) if models else ""
     return [invalid("spec.resourceModels", models, problem)] if problem else []
 
 
@@ -137,3 +148,66 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
+
+
+def _default_models() -> list[dict[str, Any]]:
+    """The grades of a cluster whose owner names none."""
+    return [
+        {
+            "grade": grade,
+            "ranges": [
+                {"name": name, "min": low, "max": high} for name, low, high in (("cpu", *cpu), ("memory", *memory))
+            ],
+        }
+        for grade, (cpu, memory) in enumerate(zip(_intervals(_CPU), _intervals(_MEMORY), strict=True))
+    ]
+
+
+def _normalized(models: Sequence[Part]) -> list[dict[str, Any]]:
+    """Sorted by grade, the first starting at nothing and the last open above."""
+    result = [dict(item) for item in sorted(models, key=lambda item: item.get("grade") or 0)]
+    result[0]["ranges"] = [item | {"min": "0"} for item in result[0].get("ranges") or ()]
+    result[-1]["ranges"] = [item | {"max": _MAX} for item in result[-1].get("ranges") or ()]
+    return result
+
+
+def _models_problem(models: Sequence[Part]) -> str:
+    """The first thing that is wrong with normalized grades, or nothing."""
+    names: list[str] = []
+    for position, model in enumerate(models):
+        ranges = model.get("ranges") or []
+        if position and model.get("grade", 0) == models[position - 1].get("grade", 0):
+            return f"grade {model.get('grade', 0)} appears twice"
+        found = [item.get("name") or "" for item in ranges]
+        if position and found != names:
+            return "every grade must have the same resources in the same order"
+        names = found
+        if wrong := _wrong_ranges(models, position):
+            return wrong
+    return ""
+
+
+def _wrong_ranges(models: Sequence[Part], position: int) -> str:
+    ranges = models[position].get("ranges") or []
+    before = models[position - 1].get("ranges") or [] if position else []
+    for number, item in enumerate(ranges):
+        name, low, high = item.get("name") or "", quantity.parse(item.get("min")), quantity.parse(item.get("max"))
+        if high.nano <= low.nano:
+            return f"the upper bound of {name} must be above the lower one"
+        if position == 0 and low.nano != 0:
+            return f"the first grade of {name} must start at 0"
+        if position and not _same(item.get("min"), before[number].get("max")):
+            return f"each grade of {name} must start where the one before ends, written the same way"
+        if position == len(models) - 1 and str(high) != _MAX:
+            return f"the last grade of {name} must be open above"
+    return ""
+
+
+def _same(low: Any, high: Any) -> bool:
+    """Whether two bounds are the same amount written the same way; Kubernetes compares them with their spelling."""
+    first, second = quantity.parse(low), quantity.parse(high)
+    return first == second and str(low).strip() == str(high).strip() and first.format == second.format
+
+
+def _intervals(bounds: Sequence[str]) -> list[tuple[str, str]]:
+    return list(zip(("0", *bounds), (*bounds, _MAX), strict=True))

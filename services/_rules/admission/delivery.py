@@ -7,19 +7,18 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
-from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.constants import (
     DELETION_PROTECTED_ALWAYS,
     DELETION_PROTECTED_LABEL,
     DEPENDENCIES_ANNOTATION,
-    MANAGED_ANNOTATIONS_ANNOTATION,
-    MANAGED_LABELS_ANNOTATION,
     WORK_ID_LABEL,
 )
+from services._rules.delivery.metadata_retention import record_managed
 from services._rules.interpreter.common.interpretation import InterpretError
 from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.interpreter.native.prune import prune
-from services._rules.kubernetes.manifest_checks import is_readable
+from services._rules.kubernetes.manifest_checks import is_readable, map_of_text
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 
 class _Reference(msgspec.Struct, rename="camel"):
@@ -42,7 +41,7 @@ def identified(obj: Manifest, label: str, identity: str) -> Manifest:
     return obj | {"metadata": metadata | {"labels": {**labels, label: identity}}}
 
 
-def validate_binding(obj: Manifest, context: Context) -> list[Cause]:
+def validate_binding(obj: Manifest, context: Context) -> list[FieldError]:
     """What is wrong with a ResourceBinding, apart from quotas. Raises Refusal for unreadable dependencies."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     if DEPENDENCIES_ANNOTATION in annotations:
@@ -52,7 +51,7 @@ def validate_binding(obj: Manifest, context: Context) -> list[Cause]:
             raise Refusal(f"annotation {DEPENDENCIES_ANNOTATION} is no JSON list of references: {error}") from None
     if not context.multiple_pod_templates:
         return []
-    found: list[Cause] = []
+    found: list[FieldError] = []
     names: set[str] = set()
     for position, component in enumerate((obj.get("spec") or {}).get("components") or ()):
         name = component.get("name") or ""
@@ -107,14 +106,6 @@ def _marked(manifest: Manifest, identity: str) -> Manifest:
         metadata = {}
     elif not isinstance(metadata, dict):
         return manifest
-    annotations, labels = _map_of_text(metadata.get("annotations")), _map_of_text(metadata.get("labels"))
-    labels[WORK_ID_LABEL] = identity
-    owned = {*annotations, MANAGED_ANNOTATIONS_ANNOTATION, MANAGED_LABELS_ANNOTATION}
-    annotations[MANAGED_ANNOTATIONS_ANNOTATION] = ",".join(sorted(owned))
-    annotations[MANAGED_LABELS_ANNOTATION] = ",".join(sorted(labels))
-    return manifest | {"metadata": metadata | {"annotations": annotations, "labels": labels}}
-
-
-def _map_of_text(value: object) -> dict[str, str]:
-    """A copy of a map of texts, empty for anything else."""
-    return dict(value) if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) else {}
+    annotations, labels = map_of_text(metadata.get("annotations")), map_of_text(metadata.get("labels"))
+    marks = {"annotations": annotations, "labels": {**labels, WORK_ID_LABEL: identity}}
+    return record_managed(manifest | {"metadata": metadata | marks})

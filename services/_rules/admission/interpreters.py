@@ -6,8 +6,10 @@ from typing import Any, Final
 from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Refusal
-from services._rules.admission.common.rule_causes import (
-    Cause,
+from services._rules.interpreter.scripts import lua_syntax
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
     duplicate,
     each,
     forbidden,
@@ -15,7 +17,6 @@ from services._rules.admission.common.rule_causes import (
     not_supported,
     required,
 )
-from services._rules.interpreter.scripts import lua_syntax
 
 Part = Mapping[str, Any]
 
@@ -54,18 +55,18 @@ def check_customization(obj: Manifest, existing: Sequence[Part]) -> None:
             raise Refusal(f"spec.customizations.{member}: the script of {operation} does not compile: {problem}")
 
 
-def validate_webhooks(obj: Manifest) -> list[Cause]:
+def validate_webhooks(obj: Manifest) -> list[FieldError]:
     """What is wrong with a ResourceInterpreterWebhookConfiguration."""
-    found: list[Cause] = []
-    names: set[str] = set()
+    found: list[FieldError] = []
+    seen: set[str] = set()
     for position, hook in enumerate(obj.get("webhooks") or ()):
         place = f"webhooks[{position}]"
         name = hook.get("name") or ""
-        if formats.dns_subdomain(name.removesuffix(".")) or "." not in name.removesuffix("."):
+        if names.subdomain(name.removesuffix(".")) or "." not in name.removesuffix("."):
             found.append(invalid(f"{place}.name", name, "must be a domain of at least two DNS labels"))
-        if name in names:
+        if name in seen:
             found.append(duplicate(f"{place}.name", name))
-        names.add(name)
+        seen.add(name)
         for number, rule in enumerate(hook.get("rules") or ()):
             found += _rule(rule, f"{place}.rules[{number}]")
         timeout = hook.get("timeoutSeconds")
@@ -81,8 +82,8 @@ def _target(spec: Part) -> tuple[str, str]:
     return target.get("apiVersion") or "", target.get("kind") or ""
 
 
-def _rule(rule: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _rule(rule: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     for member in ("operations", "apiGroups", "apiVersions", "kinds"):
         values = rule.get(member) or []
         place = f"{field}.{member}"
@@ -98,7 +99,7 @@ def _rule(rule: Part, field: str) -> list[Cause]:
     return found
 
 
-def _client(client: Part, field: str) -> list[Cause]:
+def _client(client: Part, field: str) -> list[FieldError]:
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [required(field, "exactly one of url and service must be set")]
@@ -116,7 +117,7 @@ def _client(client: Part, field: str) -> list[Cause]:
     return each(f"{field}.url", url, problems)
 
 
-def _service(service: Part, field: str) -> list[Cause]:
+def _service(service: Part, field: str) -> list[FieldError]:
     found = [required(f"{field}.{name}") for name in ("namespace", "name") if not service.get(name)]
     port = service.get("port")
     if port is not None and not 1 <= port <= 65535:
@@ -127,16 +128,16 @@ def _service(service: Part, field: str) -> list[Cause]:
     if not path.startswith("/"):
         return [*found, invalid(f"{field}.path", path, "must start with '/'")]
     for segment in path[1:].removesuffix("/").split("/"):
-        found += each(f"{field}.path", path, formats.dns_subdomain(segment))
+        found += each(f"{field}.path", path, names.subdomain(segment))
     return found
 
 
-def _versions(versions: list[str], field: str) -> list[Cause]:
+def _versions(versions: list[str], field: str) -> list[FieldError]:
     if not versions:
         return [required(field, f"must include {_VERSION}")]
-    found: list[Cause] = []
+    found: list[FieldError] = []
     for position, version in enumerate(versions):
-        found += each(f"{field}[{position}]", version, formats.dns1035_label(version))
+        found += each(f"{field}[{position}]", version, names.dns1035(version))
         if version in versions[:position]:
             found.append(duplicate(f"{field}[{position}]", version))
     if _VERSION not in versions:

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from services._rules.capacity.packing import Room, count_sets, is_node_resource, place_set
+from services._rules.capacity.packing import Room, count_sets, place_set
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units
 from services._rules.kubernetes.quantity import NANO, Quantity, QuantityError
 
 ModelNodes: TypeAlias = tuple[int, dict[str, int], int]
@@ -128,7 +129,7 @@ def capacity_of(cluster: Mapping[str, Any]) -> Capacity:
     for name, amount in allocatable.items():
         for part in taken:
             if name in part:
-                amount = amount.sub(part[name])
+                amount = amount - part[name]
         free[name] = amount
     pods = allocatable.get("pods", quantity.ZERO).value()
     pods -= sum(part["pods"].value() for part in taken if "pods" in part)
@@ -176,11 +177,6 @@ def _counted_nodes(
             amounts = {name: node_units(name, amount) for name, amount in lows.items()}
             nodes.append((count, amounts, PODS_PER_MODEL_NODE))
     return tuple(nodes)
-
-
-def node_units(name: str, amount: Quantity) -> int:
-    """An amount in the unit in which nodes are compared: cpu in milli, everything else whole."""
-    return amount.milli_value() if name == "cpu" else amount.value()
 
 
 def max_replicas(
@@ -251,7 +247,7 @@ def less_assumed(capacity: Capacity, assumed: Sequence[Assumed]) -> Capacity:
             pods -= component.replicas
             for name, amount in component.demand.requests if component.demand else ():
                 if name in free:
-                    free[name] = free[name].sub(amount.mul(component.replicas))
+                    free[name] = free[name] - amount * component.replicas
     return msgspec.structs.replace(capacity, free=free, pods=pods, memo={})
 
 
@@ -293,9 +289,8 @@ def per_set(components: Sequence[Component]) -> dict[str, Quantity]:
     """What one complete set asks for."""
     total: dict[str, Quantity] = {}
     for component in components:
-        for name, amount in component.demand.requests if component.demand else ():
-            share = amount.mul(component.replicas)
-            total[name] = total[name].add(share) if name in total else share
+        if component.demand:
+            add_to(total, {name: amount * component.replicas for name, amount in component.demand.requests})
     return total
 
 

@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.capacity.general_estimate import Assumed, Component, Demand, node_units
-from services._rules.capacity.packing import Room, count_sets, is_node_resource, place_set
+from services._rules.capacity.general_estimate import Assumed, Component, Demand
+from services._rules.capacity.packing import Room, count_sets, place_set
 from services._rules.kubernetes import quantity, selectors
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units, pod_sum
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector
 from services._rules.kubernetes.taints import Taint, Toleration, first_untolerated, tolerates
 
@@ -19,7 +20,7 @@ UNLIMITED: Final = 2**31 - 1
 _CORDONED: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-class Node(Struct, frozen=True, eq=False):
+class Node(Struct, frozen=True):
     """One node: what decides whether pods may go there, and what is left on it."""
 
     name: str
@@ -57,29 +58,13 @@ def finished(pod: Manifest) -> bool:
 def pod_request(pod: Manifest) -> Amounts:
     """What a pod holds: per resource the greater of its containers together and each init container, and overhead."""
     spec = pod.get("spec") or {}
-    total: Amounts = {}
-    for container in spec.get("containers") or ():
-        add_units(total, _requests(container))
-    for container in spec.get("initContainers") or ():
-        raise_to(total, _requests(container))
-    add_units(total, units_of(spec.get("overhead")))
+    total = pod_sum(spec, requests_of)
+    add_to(total, units_of(spec.get("overhead")))
     return total
 
 
-def add_units(total: Amounts, more: Amounts) -> None:
-    """Add amounts to a running total."""
-    for name, units in more.items():
-        total[name] = total.get(name, 0) + units
-
-
-def raise_to(total: Amounts, floor: Amounts) -> None:
-    """Raise a running total to at least these amounts."""
-    for name, units in floor.items():
-        if units > total.get(name, 0):
-            total[name] = units
-
-
-def _requests(container: Manifest) -> Amounts:
+def requests_of(container: Manifest) -> Amounts:
+    """What a container asks for."""
     return units_of((container.get("resources") or {}).get("requests"))
 
 

@@ -23,16 +23,6 @@ _NOWHERE: Final[dict[str, int]] = {}
 _SHAPES: Final = 4096
 
 
-class _Node(Struct, frozen=True):
-    """What one node offers."""
-
-    labels: dict[str, str]
-    taints: tuple[Taint, ...]
-    unschedulable: bool
-    allocatable: Amounts
-    pods: int
-
-
 class _Held(Struct, frozen=True):
     """What one pod holds, and on which node."""
 
@@ -46,7 +36,8 @@ class MemberRooms:
     def __init__(self) -> None:
         self.version = 0
         self._listed: set[str] = set()
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, Node] = {}
+        """As if no pod were on them."""
         self._pods: dict[PodKey, _Held] = {}
         self._used: dict[str, Amounts] = {}
         self._counts: dict[str, int] = {}
@@ -100,12 +91,11 @@ class MemberRooms:
 
     def put_node(self, manifest: Manifest) -> None:
         """Take one node, new or changed; one that cannot be read offers nothing."""
-        name = manifest["metadata"]["name"]
         read = _read_node(manifest)
-        if self._nodes.get(name) == read:
+        if self._nodes.get(read.name) == read:
             return
-        self._nodes[name] = read
-        self._changed(name)
+        self._nodes[read.name] = read
+        self._changed(read.name)
 
     def drop_node(self, name: str) -> None:
         """Forget a node."""
@@ -155,26 +145,23 @@ class MemberRooms:
 
     def _make(self, name: str) -> Node:
         node, used = self._nodes[name], self._used.get(name, _NOWHERE)
-        return Node(
-            name=name,
-            labels=node.labels,
-            taints=node.taints,
-            unschedulable=node.unschedulable,
-            free={key: max(units - used.get(key, 0), 0) for key, units in node.allocatable.items()},
+        return msgspec.structs.replace(
+            node,
+            free={key: max(units - used.get(key, 0), 0) for key, units in node.free.items()},
             pods=max(node.pods - self._counts.get(name, 0), 0),
         )
 
 
-def _read_node(manifest: Manifest) -> _Node:
-    spec = manifest.get("spec") or {}
+def _read_node(manifest: Manifest) -> Node:
+    name, spec = manifest["metadata"]["name"], manifest.get("spec") or {}
     try:
         allocatable = units_of((manifest.get("status") or {}).get("allocatable"))
         taints = tuple(msgspec.convert(item, Taint) for item in spec.get("taints") or ())
     except (QuantityError, msgspec.ValidationError):
-        return _Node({}, (), True, {}, 0)
+        return Node(name, {}, (), True, {}, 0)
     pods = allocatable.pop("pods", 0)
     labels = manifest["metadata"].get("labels") or {}
-    return _Node(labels, taints, bool(spec.get("unschedulable")), allocatable, pods)
+    return Node(name, labels, taints, bool(spec.get("unschedulable")), allocatable, pods)
 
 
 def _request(manifest: Manifest) -> Amounts:

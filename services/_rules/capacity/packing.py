@@ -6,20 +6,6 @@ from typing import TypeAlias
 NodeDemand: TypeAlias = tuple[tuple[str, int], ...]
 
 
-def is_extended_resource(name: str) -> bool:
-    """Whether a resource name is one that Kubernetes does not define itself, such as nvidia.com/gpu."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
-
-
-def is_node_resource(name: str) -> bool:
-    """Whether nodes are compared on this resource: cpu, memory, ephemeral-storage and scalar resources."""
-    if name in ("cpu", "memory", "ephemeral-storage"):
-        return True
-    if name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name:
-        return True
-    return is_extended_resource(name)
-
-
 class Room:
     """What is left on one node: amounts (cpu in milli, all others whole) and pod slots."""
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.capacity.general_estimate import Assumed, Component, Demand, node_units, per_set
+from services._rules.capacity.general_estimate import Assumed, Component, Demand, per_set
 from services._rules.capacity.node_estimate import UNLIMITED, Estimate
-from services._rules.capacity.packing import is_extended_resource
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import is_extended_resource, node_units
 from services._rules.kubernetes.quantity import Quantity
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, requirement
 
@@ -102,7 +102,7 @@ def _free(quota: Manifest) -> dict[str, int]:
         bare = name.removeprefix(_REQUESTS)
         if name not in used or not (bare in ("cpu", "memory") or is_extended_resource(bare)):
             continue
-        free[bare] = node_units(bare, quantity.parse(hard[name]).sub(quantity.parse(used[name])))
+        free[bare] = node_units(bare, quantity.parse(hard[name]) - quantity.parse(used[name]))
     return free
 
 

@@ -22,9 +22,9 @@ from services._rules.capacity.general_estimate import (
     ModelNodes,
     component_of,
     demand_of,
-    node_units,
 )
 from services._rules.capacity.packing import Room
+from services._rules.kubernetes.pod_resources import node_units
 from services._rules.kubernetes.quantity import Quantity
 
 
@@ -92,7 +92,7 @@ def less_taken(capacity: Capacity, taken: Mapping[PodClass, int]) -> Capacity:
         pods -= count
         for name, amount in want.demand.requests:
             if name in free:
-                free[name] = free[name].sub(amount.mul(count))
+                free[name] = free[name] - amount * count
         if models is not None:
             models = place_on_models(models, want.demand, count)
     return msgspec.structs.replace(capacity, free=free, pods=pods, models=models, memo={})

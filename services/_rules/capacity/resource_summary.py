@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.capacity.node_estimate import Amounts, add_units, finished, raise_to, units_of
+from services._rules.capacity.node_estimate import Amounts, finished, requests_of, units_of
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import add_to, quantity_of, raise_to
 from services._rules.kubernetes.quantity import Quantity
 
 
@@ -51,10 +52,10 @@ class RunningTotal:
         self.pods += 1
         spec = pod.get("spec") or {}
         for container in spec.get("containers") or ():
-            add_units(self.amounts, units_of((container.get("resources") or {}).get("requests")))
+            add_to(self.amounts, requests_of(container))
         for container in spec.get("initContainers") or ():
-            raise_to(self.amounts, units_of((container.get("resources") or {}).get("requests")))
-        add_units(self.amounts, units_of(spec.get("overhead")))
+            raise_to(self.amounts, requests_of(container))
+        add_to(self.amounts, units_of(spec.get("overhead")))
 
     @property
     def with_number(self) -> Amounts:
@@ -85,22 +86,14 @@ class PodSums:
         """Sums as a cluster status carries them; raises quantity.QuantityError."""
         allocatable: dict[str, Quantity] = {}
         for node in nodes:
-            for name, text in ((node.get("status") or {}).get("allocatable") or {}).items():
-                amount = quantity.parse(text)
-                allocatable[name] = allocatable[name].add(amount) if name in allocatable else amount
+            offered = (node.get("status") or {}).get("allocatable") or {}
+            add_to(allocatable, {name: quantity.parse(text) for name, text in offered.items()})
         return ResourceSummary(allocatable, _sum_of(self.bound), _sum_of(self.waiting))
 
 
 def _sum_of(total: RunningTotal) -> dict[str, Quantity]:
     """Requests of pods together, with their number; nothing-amounts are left out."""
-    return {name: _quantity(name, units) for name, units in total.with_number.items() if units}
-
-
-def _quantity(name: str, units: int) -> Quantity:
-    if name == "cpu":
-        return quantity.from_milli(units)
-    binary = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")
-    return quantity.from_value(units, "BinarySI" if binary else "DecimalSI")
+    return {name: quantity_of(name, units) for name, units in total.with_number.items() if units}
 
 
 def allocatable_modelings(
@@ -151,6 +144,6 @@ def _free_on(node: Manifest, total: RunningTotal | None) -> dict[str, int] | Non
     if total is None:
         return free
     taken = total.with_number
-    if free.get("pods", 0) <= _quantity("pods", taken["pods"]).nano:
+    if free.get("pods", 0) <= quantity_of("pods", taken["pods"]).nano:
         return None
-    return {name: nano - _quantity(name, taken.get(name, 0)).nano for name, nano in free.items()}
+    return {name: nano - quantity_of(name, taken.get(name, 0)).nano for name, nano in free.items()}

@@ -11,7 +11,7 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.metadata_retention import retain_annotations, retain_labels
 from services._rules.delivery.semantic_equal import needs_update
-from services._rules.interpreter import INTERPRET_HEALTH, RETAIN, InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.common.interpretation import describe, set_at
 
 _INTERPRETER = NativeInterpreter()
@@ -124,8 +124,9 @@ def merge(desired: Manifest, live: Manifest) -> Manifest:
 
 
 def _retain(merged: Manifest, live: Manifest) -> Manifest:
-    if _INTERPRETER.hook_enabled(merged["apiVersion"], merged["kind"], RETAIN):
-        return _INTERPRETER.retain(merged, live)
+    if _INTERPRETER.hook_enabled(merged["apiVersion"], merged["kind"], Operation.RETAIN):
+        wanted: Manifest = _INTERPRETER.interpret(Operation.RETAIN, merged, live)
+        return wanted
     return merged
 
 
@@ -229,7 +230,7 @@ def reflect(live: Manifest, status: ReportedStatus | None = None, health: Report
         found, problem = status.value, status.problem
     else:
         try:
-            found = _INTERPRETER.reflect_status(live)
+            found = _INTERPRETER.interpret(Operation.STATUS, live)
         except InterpretError as error:
             problem = str(error)
     unread = bool(problem)
@@ -238,19 +239,19 @@ def reflect(live: Manifest, status: ReportedStatus | None = None, health: Report
         if health.problem:
             return Reflection(found, "Unknown", problem or health.problem, unread, passing)
         return Reflection(found, "Healthy" if health.value else "Unhealthy", problem, unread, passing)
-    if not _INTERPRETER.hook_enabled(live["apiVersion"], live["kind"], INTERPRET_HEALTH):
+    if not _INTERPRETER.hook_enabled(live["apiVersion"], live["kind"], Operation.HEALTH):
         return Reflection(found, "Healthy", problem, unread, passing)
     try:
-        healthy = _INTERPRETER.interpret_health(live)
+        healthy = _INTERPRETER.interpret(Operation.HEALTH, live)
     except InterpretError as error:
         return Reflection(found, "Unknown", problem or str(error), unread, passing)
     return Reflection(found, "Healthy" if healthy else "Unhealthy", problem, unread, passing)
 
 
-def not_interpreted(operation: str, live: Manifest, cluster: str, why: str) -> str:
+def not_interpreted(operation: Operation, live: Manifest, cluster: str, why: str) -> str:
     """Why a level above the built-in one gave no answer, and what to do about it."""
     if len(why) > _LONGEST:
         why = f"{why[:_LONGEST]}…"
-    left = "; the object is left as it is" if operation == RETAIN else ""
+    left = "; the object is left as it is" if operation == Operation.RETAIN else ""
     what = f"{operation} for {live['apiVersion']} {live['kind']} in cluster {cluster}"
     return f"{what}: {why}{left}; correct the script or webhook that answers for this kind"

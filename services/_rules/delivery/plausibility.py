@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from schemas.events.observed import WorkObserved
 from services._rules.interpreter.common.interpretation import InterpretError, describe, shortened
-from services._rules.interpreter.common.shape_checks import WHOLE_NUMBERS, check_status
+from services._rules.interpreter.common.shape_checks import check_status, whole_numbers
 from services._rules.interpreter.native.native_kinds import NATIVE_KINDS
 
 MOST: Final = 1_000_000
@@ -145,9 +145,10 @@ def _numbers(api_version: str, kind: str, data: bytes) -> Numbers:
         return Numbers(f"status: is {describe(status)}, expected an object")
     native = (api_version, kind) in NATIVE_KINDS
     try:
-        if native and f"{kind}Status" in WHOLE_NUMBERS:
+        known = whole_numbers(kind) if native else None
+        if known is not None:
             check_status(kind, status)
-        return _counted(kind, status, WHOLE_NUMBERS.get(f"{kind}Status") if native else None)
+        return _counted(kind, status, known)
     except InterpretError as problem:
         return Numbers(shortened(str(problem)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -13,7 +13,7 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.descheduling import ReplicasDescheduled
-from schemas.events.estimate import CapacityEstimated
+from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
@@ -25,7 +25,6 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._rules.delivery.drift import drift_words
-from services._rules.history.capacity_words import capacity_summary
 
 LONGEST: Final = 160
 """Characters of a message that are shown."""
@@ -263,3 +262,34 @@ def _joined(*parts: str) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def capacity_summary(event: PlacementDecided | PlacementFailed) -> str:
+    """The estimates that a placement used; empty where it asked for none."""
+    if event.estimate_missed:
+        return "room by summaries alone, no estimate came in time"
+    groups: dict[tuple[str, str], list[ClusterEstimate]] = {}
+    for item in event.estimates:
+        groups.setdefault((item.source, _age(item, event.provenance.decided_at)), []).append(item)
+    said = [" ".join([_counts(items), *_source_and_age(*about)]) for about, items in groups.items()]
+    return f"room {'; '.join(said)}" if said else ""
+
+
+def _source_and_age(source: str, age: str) -> list[str]:
+    """Source and age of an estimate, as far as known."""
+    origin = {"nodes": "on nodes", "agent": "by the agent"}.get(source, source)
+    return [part for part in (origin, age) if part]
+
+
+def _counts(items: Sequence[ClusterEstimate]) -> str:
+    return " ".join(
+        f"{item.cluster}={item.replicas}" + (f" ({item.reserved} given away since)" if item.reserved else "")
+        for item in items
+    )
+
+
+def _age(item: ClusterEstimate, decided: float) -> str:
+    if not item.at or not decided:
+        return ""
+    seconds = max(0.0, decided - item.at)
+    return f"{seconds * 1000:.0f} ms before" if seconds < 1 else f"{seconds:.1f} s before"

@@ -26,9 +26,7 @@ from schemas.events.work import WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.subjects import cluster as cluster_subject
 from schemas.subjects import escape, facet, key_tokens
-
-FACTS: Final = "FACTS"
-OBSERVED: Final = "OBSERVED"
+from schemas.topology import FACTS, OBSERVED
 
 CHILDREN_FIRST: Final = ("rollup", "eviction", "descheduling", "estimate", "placement", "binding", "template")
 """Facets of one object behind its works and observations; what a facet follows from comes after it."""
@@ -143,13 +141,13 @@ def purges_of(key: ObjectKey, remains: LogEntries) -> tuple[Purge, ...]:
     tokens = key_tokens(key)
     purges: list[Purge] = []
     if remains.works:
-        purges.append(Purge(FACTS, f"work.*.{tokens}", max(work.seq for work in remains.works.values())))
+        purges.append(Purge(FACTS.name, f"work.*.{tokens}", max(work.seq for work in remains.works.values())))
     if remains.observed:
-        purges.append(Purge(OBSERVED, f"observed.*.{tokens}", max(seen.seq for seen in remains.observed.values())))
+        purges.append(Purge(OBSERVED.name, f"observed.*.{tokens}", max(seen.seq for seen in remains.observed.values())))
     for aggregate in CHILDREN_FIRST:
         known = remains.facets.get(aggregate)
         if known is not None:
-            purges.append(Purge(FACTS, facet(aggregate, key), known.seq))
+            purges.append(Purge(FACTS.name, facet(aggregate, key), known.seq))
     return tuple(purges)
 
 
@@ -168,10 +166,10 @@ def cluster_purges(
     token = escape(name)
     purges: list[Purge] = []
     if works:
-        purges.append(Purge(FACTS, f"work.{token}.>", max(work.seq for work in works.values())))
+        purges.append(Purge(FACTS.name, f"work.{token}.>", max(work.seq for work in works.values())))
     if observed:
-        purges.append(Purge(OBSERVED, f"observed.{token}.>", max(seen.seq for seen in observed.values())))
-    return (*purges, Purge(FACTS, cluster_subject(name), removed.seq))
+        purges.append(Purge(OBSERVED.name, f"observed.{token}.>", max(seen.seq for seen in observed.values())))
+    return (*purges, Purge(FACTS.name, cluster_subject(name), removed.seq))
 
 
 def trim_position(positions: Sequence[int], tail: int, held: int, sizes: Sequence[int] = (), most: int = 0) -> int:

@@ -15,10 +15,9 @@ from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from schemas.subjects import SubjectError, cluster_of, facet, key_tokens, split
+from schemas.topology import FACTS, OBSERVED
 from services._rules.history.event_words import summarize
 
-FACTS: Final = "FACTS"
-OBSERVED: Final = "OBSERVED"
 UNREADABLE: Final = "Unreadable"
 
 # First steps of a timeline: facts that follow from something outside of the log.
@@ -38,7 +37,7 @@ class Fact(Struct, frozen=True, gc=False):
     time: float
     subject: str
     data: bytes
-    stream: str = FACTS
+    stream: str = FACTS.name
 
 
 class Cause(Struct, frozen=True, rename="camel"):
@@ -47,7 +46,7 @@ class Cause(Struct, frozen=True, rename="camel"):
     position: int
     event: str = ""
     subject: str = ""
-    stream: str = FACTS
+    stream: str = FACTS.name
     after_ms: float | None = None
     """Milliseconds from the cause to its effect."""
 
@@ -64,7 +63,7 @@ class Entry(Struct, frozen=True, rename="camel"):
     offset_ms: float
     event: str
     summary: str
-    stream: str = FACTS
+    stream: str = FACTS.name
     cluster: str = ""
     causes: tuple[Cause, ...] = ()
     as_of: int = 0
@@ -76,8 +75,8 @@ def subjects_of(key: ObjectKey) -> dict[str, tuple[str, ...]]:
     sharded = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
     tokens = key_tokens(key)
     return {
-        FACTS: (*(facet(aggregate, key) for aggregate in sharded), f"work.*.{tokens}"),
-        OBSERVED: (f"observed.*.{tokens}",),
+        FACTS.name: (*(facet(aggregate, key) for aggregate in sharded), f"work.*.{tokens}"),
+        OBSERVED.name: (f"observed.*.{tokens}",),
     }
 
 
@@ -110,7 +109,7 @@ def timeline(facts: Iterable[Fact], others: Iterable[Fact] = ()) -> list[Entry]:
 def foreign_causes(entries: Sequence[Entry]) -> list[int]:
     """Positions in FACTS of causes that are facts of other objects, in order."""
     causes = (cause for entry in entries for cause in entry.causes)
-    return sorted({cause.position for cause in causes if not cause.event and cause.stream == FACTS})
+    return sorted({cause.position for cause in causes if not cause.event and cause.stream == FACTS.name})
 
 
 def line(entry: Entry) -> str:
@@ -128,7 +127,7 @@ def because(entry: Entry) -> str:
 
 def _named(cause: Cause) -> str:
     """A cause as people read it; observations are counted in their own stream."""
-    stream = "" if cause.stream == FACTS else f"{cause.stream} "
+    stream = "" if cause.stream == FACTS.name else f"{cause.stream} "
     return f"{stream}#{cause.position} {cause.event}".rstrip()
 
 
@@ -180,9 +179,9 @@ def _causes(
         # A report that follows a write names the work it acted upon; any other follows a change in the member.
         if not event.work_seq or event.drift or not (event.operation or event.absent or not event.applied):
             return ()
-        return (_cause(fact, event.work_seq, FACTS, known),)
-    facts = (_cause(fact, seq, FACTS, known) for seq in provenance.causes)
-    return (*facts, *(_cause(fact, seq, OBSERVED, known) for seq in provenance.observed))
+        return (_cause(fact, event.work_seq, FACTS.name, known),)
+    facts = (_cause(fact, seq, FACTS.name, known) for seq in provenance.causes)
+    return (*facts, *(_cause(fact, seq, OBSERVED.name, known) for seq in provenance.observed))
 
 
 def _cluster(subject: str) -> str:

@@ -18,10 +18,10 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.subjects import escape
+from schemas.topology import FACTS
 
 HUB: Final = "HUB"
 _PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
-_STREAM: Final = "FACTS"
 
 
 class AgentIdentity(Struct, frozen=True, order=True):
@@ -50,7 +50,7 @@ def agent_consumer(cluster: str) -> str:
 
 def next_subject(cluster: str) -> str:
     """Subject on which an agent asks for the next messages of its consumer."""
-    return f"$JS.API.CONSUMER.MSG.NEXT.{_STREAM}.{agent_consumer(cluster)}"
+    return f"$JS.API.CONSUMER.MSG.NEXT.{FACTS.name}.{agent_consumer(cluster)}"
 
 
 def hello_subject(cluster: str) -> str:

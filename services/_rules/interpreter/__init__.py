@@ -1,33 +1,6 @@
 """Resource interpretation: replicas, retention, status, dependencies and health of any kind of resource."""
 
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    InterpretLater,
-)
-from services._rules.interpreter.interpreter_chain import Interpreter, InterpreterChain, interpret_chain
+from services._rules.interpreter.common.interpretation import Interpreter, InterpretError, InterpretLater, Operation
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
 
-__all__ = [
-    "AGGREGATE_STATUS",
-    "INTERPRET_COMPONENT",
-    "INTERPRET_DEPENDENCY",
-    "INTERPRET_HEALTH",
-    "INTERPRET_REPLICA",
-    "INTERPRET_STATUS",
-    "RETAIN",
-    "REVISE_REPLICA",
-    "InterpretError",
-    "InterpretLater",
-    "Interpreter",
-    "InterpreterChain",
-    "NativeInterpreter",
-    "interpret_chain",
-]
+__all__ = ["InterpretError", "InterpretLater", "Interpreter", "NativeInterpreter", "Operation"]

@@ -14,23 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import (
-    INTERPRET_COMPONENT,
-    INTERPRET_REPLICA,
-    REVISE_REPLICA,
-    InterpretError,
-)
+from services._rules.interpreter.common.interpretation import InterpretError, Operation, target_of
 from services._rules.interpreter.configuration import EVERY, Target
-from services._rules.interpreter.interpreter_chain import InterpreterChain
 from services._rules.interpreter.native.native_kinds import NativeInterpreter
-from services._rules.interpreter.native.replicas import Replicas, completed, wrong_count, wrong_request
+from services._rules.interpreter.native.replicas import completed, wrong_count, wrong_request
 from services._rules.secrets.secret_objects import is_secret
 
-Customized = Callable[[str, str, str], bool]
+Customized = Callable[[str, str, Operation], bool]
 """Whether anything above the built-in level answers an operation for an apiVersion and kind."""
 
 CAPACITY: Final = 64 << 20
-_ASKED: Final = frozenset({INTERPRET_REPLICA, INTERPRET_COMPONENT, REVISE_REPLICA})
+_ASKED: Final = frozenset({Operation.REPLICA, Operation.COMPONENT, Operation.REVISE})
 _NOT_A_NUMBER: Final = -(2**31)
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -39,7 +33,7 @@ class InterpretationQuery(Struct, frozen=True):
     """An operation on an object, with its other arguments; `id` is the same for the same question."""
 
     id: bytes
-    operation: str
+    operation: Operation
     arguments: tuple[Any, ...]
 
 
@@ -72,13 +66,10 @@ class Answers:
             self.revision += 1
             self._changes[target] = self._changes.get(target, 0) + 1
 
-    def question(self, operation: str, *arguments: Any) -> InterpretationQuery:
+    def question(self, operation: Operation, *arguments: Any) -> InterpretationQuery:
         """A question about the first argument, an object."""
         obj = arguments[0]
-        revision = (
-            self._changes.get((str(obj.get("apiVersion")), str(obj.get("kind"))), 0),
-            self._changes.get(EVERY, 0),
-        )
+        revision = (self._changes.get(target_of(obj), 0), self._changes.get(EVERY, 0))
         digest = blake2b(_encoder.encode((operation, revision, arguments)), digest_size=16).digest()
         return InterpretationQuery(digest, operation, arguments)
 
@@ -126,7 +117,7 @@ def _weight(kept: bytes | InterpretError) -> int:
     return 200 + (len(kept) if isinstance(kept, bytes) else len(kept.what))
 
 
-class CachedInterpreter(InterpreterChain):
+class CachedInterpreter(NativeInterpreter):
     """The built-in interpretation, and for customized kinds the cached results.
 
     Replicas, components and the setting of replicas come from the cache; callers request other operations themselves.
@@ -134,20 +125,19 @@ class CachedInterpreter(InterpreterChain):
     """
 
     def __init__(self, customized: Customized, answers: Answers) -> None:
-        super().__init__((NativeInterpreter(),))
         self._customized = customized
         self._answers = answers
         # Most objects are of kinds without customization: checking that must cost nothing.
         self._known: dict[tuple[str, str, str], bool] = {}
         self._known_at = 0
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether an operation is offered for a kind."""
         return super().hook_enabled(api_version, kind, operation) or (
             operation in _ASKED and self._above(api_version, kind, operation)
         )
 
-    def _above(self, api_version: str, kind: str, operation: str) -> bool:
+    def _above(self, api_version: str, kind: str, operation: Operation) -> bool:
         if self._known_at != self._answers.revision:
             self._known_at = self._answers.revision
             self._known.clear()
@@ -158,38 +148,29 @@ class CachedInterpreter(InterpreterChain):
             known = self._known[place] = not is_secret(api_version, kind) and self._customized(*place)
         return known
 
-    def _asks(self, obj: Manifest, operation: str) -> bool:
-        return self._above(str(obj.get("apiVersion")), str(obj.get("kind")), operation)
-
-    def get_replicas(self, obj: Manifest, *, quota: bool = False) -> Replicas:
-        """Replicas and what each of them requires; `quota` adds namespace and priority class."""
-        if not self._asks(obj, INTERPRET_REPLICA):
-            return super().get_replicas(obj, quota=quota)
-        replicas, requirements = self._answers.find(self._answers.question(INTERPRET_REPLICA, obj))
-        _check_size(obj, INTERPRET_REPLICA, replicas, requirements)
-        return completed(obj, (replicas, requirements), quota=quota)
-
-    def get_components(self, obj: Manifest) -> list[dict[str, Any]]:
-        """Components of a workload of several pod templates."""
-        if not self._asks(obj, INTERPRET_COMPONENT):
-            return super().get_components(obj)
-        found: list[dict[str, Any]] = self._answers.find(self._answers.question(INTERPRET_COMPONENT, obj))
+    def interpret(self, operation: Operation, obj: Manifest, *arguments: Any) -> Any:
+        """The result of an operation; raises InterpretError also for an answer that cannot be meant."""
+        if operation not in _ASKED or not self._above(*target_of(obj), operation):
+            return super().interpret(operation, obj, *arguments)
+        if operation == Operation.REPLICA:
+            replicas, requirements = self._find(operation, obj)
+            _check_size(obj, operation, replicas, requirements)
+            return completed(obj, (replicas, requirements), *arguments)
+        found = self._find(operation, obj, *arguments)
+        if operation == Operation.REVISE:
+            _check_same(obj, found)
+            return found
         for component in found:
             replicas, requirements = component.get("replicas", 0), component.get("replicaRequirements")
-            _check_size(obj, INTERPRET_COMPONENT, replicas, requirements, f"component {component.get('name')!r}: ")
+            _check_size(obj, operation, replicas, requirements, f"component {component.get('name')!r}: ")
         return found
 
-    def revise_replica(self, obj: Manifest, replicas: int) -> Manifest:
-        """The object with another number of replicas; raises InterpretError for an answer that is another object."""
-        if not self._asks(obj, REVISE_REPLICA):
-            return super().revise_replica(obj, replicas)
-        revised: Manifest = self._answers.find(self._answers.question(REVISE_REPLICA, obj, replicas))
-        _check_same(obj, revised)
-        return revised
+    def _find(self, operation: Operation, *arguments: Any) -> Any:
+        return self._answers.find(self._answers.question(operation, *arguments))
 
 
 def _check_size(
-    obj: Manifest, operation: str, replicas: object, requirements: dict[str, Any] | None, whose: str = ""
+    obj: Manifest, operation: Operation, replicas: object, requirements: dict[str, Any] | None, whose: str = ""
 ) -> None:
     """Raises InterpretError unless an answer is a size that a workload can have."""
     why = wrong_count(replicas)
@@ -217,12 +198,12 @@ def _check_same(obj: Manifest, revised: Manifest) -> None:
         texts = metadata.get(name)
         if texts is not None and not (type(texts) is dict and all(type(value) is str for value in texts.values())):
             raise InterpretError(
-                f"{REVISE_REPLICA} answered with values that are no texts; {_mend(obj)}", f"metadata.{name}"
+                f"{Operation.REVISE} answered with values that are no texts; {_mend(obj)}", f"metadata.{name}"
             )
 
 
 def _another(obj: Manifest, field: str, found: object) -> InterpretError:
-    return InterpretError(f"{REVISE_REPLICA} answered with {found!r}, not the object's own; {_mend(obj)}", field)
+    return InterpretError(f"{Operation.REVISE} answered with {found!r}, not the object's own; {_mend(obj)}", field)
 
 
 def _mend(obj: Manifest) -> str:

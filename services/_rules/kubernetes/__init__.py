@@ -1,1 +1,1 @@
-"""Semantics of Kubernetes itself: quantities, selectors, taints, patches, field ownership. Nothing of Karmada."""
+"""Semantics of Kubernetes itself: quantities, selectors, taints, patches, field ownership, YAML. Nothing of Karmada."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.pod_resources import pod_sum
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Amounts = dict[str, Quantity]
@@ -28,14 +29,13 @@ def apply_defaults(pod: Manifest, ranges: Iterable[Manifest]) -> None:
 def pod_violations(pod: Manifest, ranges: Iterable[Manifest]) -> list[str]:
     """What a pod asks for beyond the bounds for containers and pods, one sentence each."""
     ranges = list(ranges)
-    containers = pod["spec"].get("containers") or []
-    first = pod["spec"].get("initContainers") or []
+    spec = pod["spec"]
     found: list[str] = []
     for item in _limits(ranges, "Container"):
-        for container in (*containers, *first):
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
             found += _violations(item, _amounts(container, "requests"), _amounts(container, "limits"))
     for item in _limits(ranges, "Pod"):
-        found += _violations(item, together(containers, first, "requests"), together(containers, first, "limits"))
+        found += _violations(item, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
     return found
 
 
@@ -111,20 +111,9 @@ def _too_far_apart(kind: str, name: str, bound: Quantity, requests: Amounts, lim
     return [f"{start}, but provided ratio is {ratio:.6f}"] if ratio * 10**9 > bound.nano else []
 
 
-def together(containers: list[Manifest], first: list[Manifest], field: str) -> Amounts:
-    """What a pod needs of each resource: all containers at once, or the largest of those that run before them.
-
-    A resource that one container leaves open has no sum.
-    """
-    sums: Amounts = {}
-    for container in containers:
-        for name, value in _amounts(container, field).items():
-            sums[name] = sums[name].add(value) if name in sums else value
-    for container in first:
-        for name, value in _amounts(container, field).items():
-            if name not in sums or sums[name] < value:
-                sums[name] = value
-    return sums
+def pod_amounts(spec: Manifest, field: str) -> Amounts:
+    """The requests or limits of a pod; a resource that one container leaves open has no sum."""
+    return pod_sum(spec, lambda container: _amounts(container, field))
 
 
 def _amounts(holder: Manifest, field: str) -> Amounts:

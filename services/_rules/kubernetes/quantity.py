@@ -58,21 +58,17 @@ class Quantity(Struct, frozen=True, eq=False):
     def __le__(self, other: "Quantity") -> bool:
         return self.nano <= other.nano
 
-    def add(self, other: "Quantity") -> "Quantity":
+    def __add__(self, other: "Quantity") -> "Quantity":
         """Sum; a zero takes over the format of what is added."""
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
 
-    def sub(self, other: "Quantity") -> "Quantity":
+    def __sub__(self, other: "Quantity") -> "Quantity":
         """Difference; a zero takes over the format of what is subtracted."""
         return Quantity(self.nano - other.nano, self.format if self.nano else other.format)
 
-    def mul(self, factor: int) -> "Quantity":
+    def __mul__(self, factor: int) -> "Quantity":
         """This amount `factor` times, in the same format."""
         return Quantity(self.nano * factor, self.format)
-
-    def cmp(self, other: "Quantity") -> int:
-        """-1, 0 or 1 as this amount is smaller than, equal to or larger than the other."""
-        return (self.nano > other.nano) - (self.nano < other.nano)
 
     def value(self) -> int:
         """Whole units, a fraction rounded away from zero."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.limit_range import together
+from services._rules.kubernetes.limit_range import pod_amounts
 from services._rules.kubernetes.quantity import ZERO, Quantity, QuantityError, from_value, parse
 
 Amounts = dict[str, Quantity]
@@ -49,13 +49,12 @@ def usage(group: str, plural: str, obj: Manifest) -> Amounts:
 
 def _of_pod(pod: Manifest) -> Amounts:
     spec = pod.get("spec") or {}
-    containers, first = spec.get("containers") or [], spec.get("initContainers") or []
     found: Amounts = {}
-    for name, amount in together(containers, first, "requests").items():
+    for name, amount in pod_amounts(spec, "requests").items():
         found[f"requests.{name}"] = amount
         if name in _PLAIN:
             found[name] = amount
-    for name, amount in together(containers, first, "limits").items():
+    for name, amount in pod_amounts(spec, "limits").items():
         found[f"limits.{name}"] = amount
     return found
 
@@ -100,8 +99,8 @@ def refusal(quota: Manifest, wanted: Amounts, taken: Iterable[Amounts]) -> str:
     for amounts in taken:
         for one in limited:
             if one in amounts:
-                used[one] = used[one].add(amounts[one])
-    over = [one for one in limited if hard[one] < used[one].add(wanted[one])]
+                used[one] = used[one] + amounts[one]
+    over = [one for one in limited if hard[one] < used[one] + wanted[one]]
     if not over:
         return ""
     parts = (("requested", wanted), ("used", used), ("limited", hard))

@@ -5,12 +5,15 @@ node selector terms (which add Gt and Lt), and the text of list queries (`a=b,c 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from services._rules.kubernetes.validation import name_formats as names
+
+T = TypeVar("T")
 Labels: TypeAlias = Mapping[str, str]
 Matcher: TypeAlias = Callable[[Labels], bool]
 Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -18,8 +21,6 @@ Operator: TypeAlias = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt
 _SET_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _NODE_OPERATORS: Final = _SET_OPERATORS | {"Gt", "Lt"}
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+|$)")
 
@@ -56,7 +57,7 @@ class Selector:
 
     def __init__(self, requirements: Iterable[Requirement], nothing: bool = False) -> None:
         self.requirements: tuple[Requirement, ...] = tuple(requirements)
-        self.matches: Matcher = _never if nothing else _all([_compile(item) for item in self.requirements])
+        self.matches: Matcher = never if nothing else all_of([_compile(item) for item in self.requirements])
 
     def __str__(self) -> str:
         return ",".join(str(item) for item in sorted(self.requirements, key=lambda item: item.key))
@@ -67,14 +68,14 @@ def requirement(key: object, operator: object, values: object, node: bool = Fals
 
     Raises LabelSelectorError where Kubernetes would refuse the expression.
     """
-    if not isinstance(key, str) or not valid_label_key(key):
+    if not isinstance(key, str) or not names.is_label_key(key):
         raise LabelSelectorError(f"{key!r} is not a label key: use [prefix/]name, the name of at most 63 characters")
     if operator not in (_NODE_OPERATORS if node else _SET_OPERATORS):
         allowed = "In, NotIn, Exists, DoesNotExist" + (", Gt, Lt" if node else "")
         raise LabelSelectorError(f"label {key!r}: {operator!r} is not an operator, use one of {allowed}")
     texts = tuple(values) if isinstance(values, list | tuple) else () if values is None else (values,)
     for text in texts:
-        if not isinstance(text, str) or not valid_label_value(text):
+        if not isinstance(text, str) or not names.is_label_value(text):
             raise LabelSelectorError(
                 f"label {key!r}: {text!r} is not a label value: at most 63 letters, digits, '-', '_' and '.'"
             )
@@ -123,17 +124,19 @@ def compile_expressions(expressions: object, node: bool = False) -> list[Require
 def parse_selector(text: str) -> Selector:
     """Compile the text form of list queries, such as `a=b,c in (d,e),!f`; empty text matches everything.
 
-    Raises LabelSelectorError.
+    Raises LabelSelectorError with the text of an API server.
     """
     tokens = _tokens(text)
     found: list[Requirement] = []
     while tokens[-1]:
-        found.append(_parse_requirement(tokens, text))
+        found.append(_parse_requirement(tokens))
         separator = tokens.pop()
         if separator == "":
             break
-        if separator != "," or tokens[-1] in ("", ","):
-            raise LabelSelectorError(f"selector {text!r}: expected ',' and a further condition, found {separator!r}")
+        if separator != ",":
+            raise LabelSelectorError(f"found '{separator}', expected: ',' or 'end of string'")
+        if tokens[-1] in ("", ","):
+            raise LabelSelectorError(f"found '{tokens[-1]}', expected: identifier after ','")
     return Selector(found) if found else EVERYTHING
 
 
@@ -144,7 +147,7 @@ def _tokens(text: str) -> list[str]:
     while True:
         token = _TOKEN.match(text, position)
         if token is None:
-            raise LabelSelectorError(f"selector {text!r} cannot be read at position {position}")
+            raise _refused(f"cannot read {text[position:]!r}")
         found.append(token[1])
         position = token.end()
         if not token[1]:
@@ -154,68 +157,67 @@ def _tokens(text: str) -> list[str]:
 _SPECIAL: Final = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
 
-def _parse_requirement(tokens: list[str], text: str) -> Requirement:
+def _refused(text: str) -> LabelSelectorError:
+    return LabelSelectorError(f"unable to parse requirement: {text}")
+
+
+def _parse_requirement(tokens: list[str]) -> Requirement:
     key = tokens.pop()
     absent = key == "!"
     if absent:
         key = tokens.pop()
     if key in _SPECIAL:
-        raise LabelSelectorError(f"selector {text!r}: expected a label key, found {key!r}")
+        raise _refused(f"found '{key}', expected: identifier")
+    for problem in names.qualified(key):
+        raise _refused(f'invalid label key "{key}": {problem}')
     if absent or tokens[-1] in ("", ","):
-        return requirement(key, "DoesNotExist" if absent else "Exists", ())
+        return Requirement(key, "DoesNotExist" if absent else "Exists")
     operator = tokens.pop()
     if operator in ("=", "==", "!="):
-        return requirement(key, "NotIn" if operator == "!=" else "In", (_parse_value(tokens, text),))
+        return Requirement(key, "NotIn" if operator == "!=" else "In", (_checked(key, _parse_value(tokens)),))
     if operator in ("<", ">"):
-        return requirement(key, "Gt" if operator == ">" else "Lt", (_parse_value(tokens, text),), node=True)
+        bound = _parse_value(tokens)
+        if _int64(bound) is None:
+            raise _refused("for 'Gt', 'Lt' operators, the value must be an integer")
+        return Requirement(key, "Gt" if operator == ">" else "Lt", (bound,))
     if operator in ("in", "notin"):
-        return requirement(key, "In" if operator == "in" else "NotIn", _parse_list(tokens, text))
-    raise LabelSelectorError(
-        f"selector {text!r}: expected in, notin, =, ==, !=, < or > after {key!r}, found {operator!r}"
-    )
+        return Requirement(key, "In" if operator == "in" else "NotIn", _parse_list(key, tokens))
+    raise _refused(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
 
 
-def _parse_value(tokens: list[str], text: str) -> str:
+def _parse_value(tokens: list[str]) -> str:
     if tokens[-1] in ("", ","):
         return ""
     value = tokens.pop()
     if value in _SPECIAL:
-        raise LabelSelectorError(f"selector {text!r}: expected a value, found {value!r}")
+        raise _refused(f"found '{value}', expected: identifier")
     return value
 
 
-def _parse_list(tokens: list[str], text: str) -> tuple[str, ...]:
+def _parse_list(key: str, tokens: list[str]) -> tuple[str, ...]:
     """A list in parentheses; a missing item is the empty value."""
-    if tokens.pop() != "(":
-        raise LabelSelectorError(f"selector {text!r}: expected '(' after in or notin")
+    opening = tokens.pop()
+    if opening != "(":
+        raise _refused(f"found '{opening}' expected: '('")
     values: list[str] = []
     while True:
         token = tokens.pop()
         value = ""
         if token not in (",", ")"):
             if token in _SPECIAL:
-                raise LabelSelectorError(f"selector {text!r}: expected a value or ')', found {token!r}")
+                raise _refused(f"found '{token}', expected: ',', ')' or identifier")
             value, token = token, tokens.pop()
         values.append(value)
         if token == ")":
-            return tuple(dict.fromkeys(values))
+            return tuple(dict.fromkeys(_checked(key, value) for value in values))
         if token != ",":
-            raise LabelSelectorError(f"selector {text!r}: expected ',' or ')' after {value!r}")
+            raise _refused(f"found '{token}', expected: ',' or ')'")
 
 
-@lru_cache(maxsize=8192)
-def valid_label_key(key: str) -> bool:
-    """Whether Kubernetes accepts the text as a label key ([DNS prefix/]name)."""
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or _PREFIX.fullmatch(prefix) is None):
-        return False
-    return len(name) <= 63 and _NAME.fullmatch(name) is not None
-
-
-@lru_cache(maxsize=8192)
-def valid_label_value(value: str) -> bool:
-    """Whether Kubernetes accepts the text as a label value (may be empty)."""
-    return value == "" or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+def _checked(key: str, value: str) -> str:
+    for problem in names.label_value(value):
+        raise _refused(f'invalid label value: "{value}": at key: "{key}": {problem}')
+    return value
 
 
 def _int64(text: str) -> int | None:
@@ -225,23 +227,26 @@ def _int64(text: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _never(_: Labels) -> bool:
+def never(_: object) -> bool:
+    """Nothing passes."""
     return False
 
 
-def _always(_: Labels) -> bool:
+def always(_: object) -> bool:
+    """Everything passes."""
     return True
 
 
-def _all(tests: list[Matcher]) -> Matcher:
+def all_of(tests: Sequence[Callable[[T], bool]]) -> Callable[[T], bool]:
+    """One test of all of them."""
     if not tests:
-        return _always
+        return always
     if len(tests) == 1:
         return tests[0]
     if len(tests) == 2:
         first, second = tests
-        return lambda labels: first(labels) and second(labels)
-    return lambda labels: all(test(labels) for test in tests)
+        return lambda value: first(value) and second(value)
+    return lambda value: all(test(value) for test in tests)
 
 
 def _compile(item: Requirement) -> Matcher:

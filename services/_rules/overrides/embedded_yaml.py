@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import yaml
 
-from services._rules.overrides.embedded_json import EmbeddedTextError
-from services._rules.overrides.yaml_reading import YamlReadingError, read
-from services._rules.overrides.yaml_scalars import (
+from services._rules.kubernetes.yaml_reading import YamlReadingError, read
+from services._rules.kubernetes.yaml_scalars import (
     BEYOND_WHOLE,
     LEAST_WHOLE,
     float_text,
@@ -16,6 +15,7 @@ from services._rules.overrides.yaml_scalars import (
     resolve,
     whole_of,
 )
+from services._rules.overrides.embedded_json import EmbeddedTextError
 
 _STANDARD: Final = "tag:yaml.org,2002:"
 _END_MARK: Final = "\n...\n"

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from services._rules.kubernetes import selectors
-from services._rules.kubernetes.selectors import LabelSelectorError, Selector
+from services._rules.kubernetes.selectors import LabelSelectorError, Selector, all_of, never
 
 
 class ClusterFacts(Protocol):
@@ -75,8 +75,8 @@ def compile_affinity(affinity: ClusterAffinity) -> ClusterMatcher:
         if affinity.field_selector is not None:
             tests += _field_tests(affinity.field_selector)
     except LabelSelectorError:
-        return _never
-    return _all(tests)
+        return never
+    return all_of(tests)
 
 
 def affinity_of(manifest: Mapping[str, Any]) -> ClusterAffinity:
@@ -132,20 +132,4 @@ def _zone_test(item: FieldExpression) -> ClusterMatcher:
         case "DoesNotExist":
             return lambda cluster: not cluster.zones
         case _:
-            return _never
-
-
-def _all(tests: list[ClusterMatcher]) -> ClusterMatcher:
-    if not tests:
-        return _always
-    if len(tests) == 1:
-        return tests[0]
-    return lambda cluster: all(test(cluster) for test in tests)
-
-
-def _never(_: ClusterFacts) -> bool:
-    return False
-
-
-def _always(_: ClusterFacts) -> bool:
-    return True
+            return never

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from schemas.explained import ExplainedCluster, ExplainedRegion, ExplainedStep
 from services._rules.capacity.general_estimate import Assumed
 from services._rules.scheduling.assignment import Plan, plans
 from services._rules.scheduling.candidates import Estimator, rank
@@ -32,62 +33,21 @@ _NOTHING_YET = Status()
 _NAME = attrgetter("name")
 
 
-class ClusterExplanation(Struct, frozen=True, omit_defaults=True):
-    """One cluster's part in a decision."""
-
-    name: str
-    # Set where a filter refused the cluster: which one, and its reason.
-    filter: str = ""
-    reason: str = ""
-    # Position in the ranking from 1 (0 where refused), and what it rests on.
-    rank: int = 0
-    tier: int = 0
-    score: int = 0
-    # Further replicas that fit, and the same with those already there.
-    available: int = 0
-    room: int = 0
-    selected: bool = False
-    running: int = 0
-    # Replicas that run there and stay, whatever is divided besides.
-    kept: int = 0
-    # Weight in the division, the exact share it stands for, and what rounding made of it.
-    weight: int = 0
-    share: float = 0.0
-    replicas: int = 0
-    # What each plugin of others added to the score.
-    plugins: dict[str, int] = {}
-
-
-class Step(Struct, frozen=True, omit_defaults=True):
-    """One division of replicas: what was kept and how many were divided by weight."""
-
-    mode: str
-    demand: int = 0
-    kept: int = 0
-    weights: int = 0
-
-
-class Region(Struct, frozen=True, omit_defaults=True):
-    """A region as the spread constraint weighed it."""
-
-    name: str
-    clusters: int = 0
-    score: int = 0
-    chosen: bool = False
-
-
 class Explanation(Struct, frozen=True, omit_defaults=True):
     """A decision with its reasons."""
 
     decision: Decision
     strategy: str
-    clusters: tuple[ClusterExplanation, ...]
-    steps: tuple[Step, ...] = ()
+    # Those that passed the filters, by rank; `available` and `room` are not bounded, nothing is said of estimators.
+    clusters: tuple[ExplainedCluster, ...]
+    # Filter and reason by the name of each cluster that was refused.
+    refused: Mapping[str, tuple[str, str]] = {}
+    steps: tuple[ExplainedStep, ...] = ()
     observed_affinity: str = ""
     # Clusters that are being deleted and were not evaluated.
     ignored: tuple[str, ...] = ()
     # Empty where no constraint speaks of regions, or static weights override it.
-    regions: tuple[Region, ...] = ()
+    regions: tuple[ExplainedRegion, ...] = ()
 
 
 def explain(
@@ -122,15 +82,11 @@ def explain(
     except Failure:
         # The decision carries it; what was worked out before it is still worth showing.
         pass
-    clusters = [
-        ClusterExplanation(name, filter=which, reason=", ".join(reasons))
-        for name, (which, reasons) in sorted(refused.items())
-    ]
-    clusters += _ranked(ranked, selected, steps, binding, decision, scores)
     return Explanation(
         decision=decision,
         strategy=binding.placement.strategy,
-        clusters=tuple(sorted(clusters, key=lambda item: item.name)),
+        clusters=_ranked(ranked, selected, steps, binding, decision, scores),
+        refused={name: (which, ", ".join(reasons)) for name, (which, reasons) in sorted(refused.items())},
         steps=tuple(_step(plan) for plan in steps),
         observed_affinity=observed,
         ignored=tuple(item.name for item in index.clusters if item.deleting),
@@ -138,7 +94,9 @@ def explain(
     )
 
 
-def _regions(ranked: Sequence[Candidate], selected: Sequence[Candidate], binding: BindingView) -> tuple[Region, ...]:
+def _regions(
+    ranked: Sequence[Candidate], selected: Sequence[Candidate], binding: BindingView
+) -> tuple[ExplainedRegion, ...]:
     placement = binding.placement
     region = placement.constraints.get("region")
     if region is None or placement.static_weighting:
@@ -146,7 +104,7 @@ def _regions(ranked: Sequence[Candidate], selected: Sequence[Candidate], binding
     chosen = {item.cluster.region for item in selected}
     groups = weighed(by_region(ranked), binding, region, placement.constraints.get("cluster") or SpreadConstraint())
     groups.sort(key=lambda group: (group.name not in chosen, -group.weight, group.name))
-    return tuple(Region(group.name, group.value, group.weight, group.name in chosen) for group in groups)
+    return tuple(ExplainedRegion(group.name, group.value, group.weight, group.name in chosen) for group in groups)
 
 
 def _ranked(
@@ -156,7 +114,7 @@ def _ranked(
     binding: BindingView,
     decision: Decision,
     scores: Mapping[str, Mapping[str, int]],
-) -> list[ClusterExplanation]:
+) -> tuple[ExplainedCluster, ...]:
     chosen = {item.name for item in selected}
     running = {item.name: item.replicas for item in binding.clusters}
     granted = {item.name: item.replicas for item in decision.clusters}
@@ -168,10 +126,11 @@ def _ranked(
         for name, weight in plan.weights:
             weights[name] = weight
             shares[name] = plan.demand * weight / total if total else 0.0
-    return [
-        ClusterExplanation(
+    return tuple(
+        ExplainedCluster(
             name=item.name,
             rank=position,
+            region=item.cluster.region,
             tier=item.tier,
             score=item.score,
             available=item.alloc,
@@ -185,11 +144,11 @@ def _ranked(
             plugins={name: found[item.name] for name, found in scores.items()},
         )
         for position, item in enumerate(items, 1)
-    ]
+    )
 
 
-def _step(plan: Plan) -> Step:
-    return Step(
+def _step(plan: Plan) -> ExplainedStep:
+    return ExplainedStep(
         mode=plan.mode,
         demand=plan.demand,
         kept=sum(item.replicas for item in plan.base),

@@ -3,35 +3,24 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from schemas.manifest import Manifest
 from services.apiserver.core.request_context import Call
 from services.apiserver.kinds.kind_model import Kind
 
 
-class Attributes:
+class Attributes(msgspec.Struct):
     """One write as admission sees it; objects are in the version of the request."""
 
-    __slots__ = ("call", "kind", "name", "namespace", "new", "old", "operation", "subresource")
-
-    def __init__(
-        self,
-        operation: str,
-        kind: Kind,
-        subresource: str,
-        namespace: str,
-        name: str,
-        new: Manifest | None,
-        old: Manifest | None,
-        call: Call,
-    ) -> None:
-        self.operation = operation
-        self.kind = kind
-        self.subresource = subresource
-        self.namespace = namespace
-        self.name = name
-        self.new = new
-        self.old = old
-        self.call = call
+    operation: str
+    kind: Kind
+    subresource: str
+    namespace: str
+    name: str
+    new: Manifest | None
+    old: Manifest | None
+    call: Call
 
 
 class Plugin(Protocol):

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import Access, Authorizer
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import Call, Identity
 from services.apiserver.core.status_errors import ApiError, method_not_allowed
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind, Resource
 from services.apiserver.kinds.registry import Registry
 

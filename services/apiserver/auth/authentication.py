@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from services.apiserver.core.request_context import Identity
-from services.apiserver.core.status_errors import ApiError, PlainError
+from services.apiserver.core.status_errors import PlainError, unauthorized
 
 AUTHENTICATED = "system:authenticated"
 
@@ -96,10 +96,6 @@ def from_certificate(subject: Iterable[Iterable[tuple[str, str]]]) -> Identity |
             elif field == "organizationName":
                 groups.append(value)
     return Identity(name, "", tuple(groups)) if name else None
-
-
-def unauthorized() -> ApiError:
-    return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 class Authenticator:

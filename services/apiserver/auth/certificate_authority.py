@@ -16,7 +16,8 @@ _BACKDATED = dt.timedelta(days=1)
 """A machine whose clock is set back soon after its installation goes on trusting what was made before."""
 
 
-def _write(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file so that readers never see half of it."""
     part = path.with_suffix(path.suffix + ".part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(fd, "wb") as out:
@@ -56,8 +57,8 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         name = _name(self._name, ())
         self._cert = _sign(name, name, self._key.public_key(), self._key, ca=True)
-        _write(key_file, _key_pem(self._key))
-        _write(self.ca_file, self._cert.public_bytes(serialization.Encoding.PEM), 0o644)
+        write_file(key_file, _key_pem(self._key))
+        write_file(self.ca_file, self._cert.public_bytes(serialization.Encoding.PEM), 0o644)
 
     @property
     def ca_pem(self) -> bytes:
@@ -78,8 +79,8 @@ class Authority:
             if wanted <= have and fresh and self._cert is not None and cert.issuer == self._cert.subject:
                 return cert_file, key_file
         cert_pem, key_pem = self.issue("fleetlog-apiserver", (), sorted(wanted))
-        _write(key_file, key_pem)
-        _write(cert_file, cert_pem, 0o644)
+        write_file(key_file, key_pem)
+        write_file(cert_file, cert_pem, 0o644)
         return cert_file, key_file
 
     def client(self, user: str, groups: tuple[str, ...]) -> tuple[Path, Path]:
@@ -88,8 +89,8 @@ class Authority:
         cert_file, key_file = self.directory / f"client-{stem}.crt", self.directory / f"client-{stem}.key"
         if not (cert_file.exists() and key_file.exists()):
             cert_pem, key_pem = self.issue(user, groups, None)
-            _write(key_file, key_pem)
-            _write(cert_file, cert_pem, 0o644)
+            write_file(key_file, key_pem)
+            write_file(cert_file, cert_pem, 0o644)
         return cert_file, key_file
 
     def issue(

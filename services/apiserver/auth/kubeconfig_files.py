@@ -1,10 +1,11 @@
 """Writing kubeconfig files for the server."""
 
 import base64
-import os
 from pathlib import Path
 
 import msgspec
+
+from services.apiserver.auth.certificate_authority import write_file
 
 
 def write(path: Path, *, server: str, name: str, ca: bytes | None, cert: bytes, key: bytes, token: str = "") -> None:
@@ -27,8 +28,4 @@ def write(path: Path, *, server: str, name: str, ca: bytes | None, cert: bytes, 
         "current-context": name,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(path.suffix + ".part")
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as out:
-        out.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-    part.replace(path)
+    write_file(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")

@@ -12,13 +12,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from schemas.manifest import Manifest
-from services._kit.kube.answers.exchange import HOP_BY_HOP
+from services._kit.kube.answers.relay import forwarded, relay
 from services.apiserver.core.request_context import Identity
 
 if TYPE_CHECKING:
     from services.apiserver.http.handler import Request
-
-_DROPPED = HOP_BY_HOP | {"authorization", "host", "content-length"}
 
 
 class Backend:
@@ -60,31 +58,11 @@ class Backend:
 async def proxy(session: aiohttp.ClientSession, backend: Backend, request: Request) -> web.StreamResponse:
     """Send the request on and stream the answer back as it comes; raises aiohttp.ClientError before it began."""
     http = request.http
-    headers: CIMultiDict[str] = CIMultiDict()
-    for name, value in http.headers.items():
-        low = name.lower()
-        if low not in _DROPPED and not low.startswith(("x-remote-", "impersonate-")):
-            headers.add(name, value)
+    headers = forwarded(http, "impersonate-", "content-length")
     headers.extend(backend.identity_headers(request.user))
-    headers.add("X-Forwarded-For", http.remote or "")
     body = await request.body() if http.can_read_body else None
     url = URL(f"{backend.url}{http.rel_url.raw_path_qs}", encoded=True)
     async with session.request(
         http.method, url, headers=headers, data=body, allow_redirects=False, ssl=backend.ssl
     ) as upstream:
-        response = web.StreamResponse(status=upstream.status)
-        for name, value in upstream.headers.items():
-            if name.lower() not in HOP_BY_HOP:
-                response.headers.add(name, value)
-        if "Content-Length" not in upstream.headers:
-            response.enable_chunked_encoding()
-        try:
-            await response.prepare(http)
-            async for chunk in upstream.content.iter_any():
-                await response.write(chunk)
-            await response.write_eof()
-        except (ConnectionError, aiohttp.ClientError):
-            # The answer has begun; all that is left is to end it early.
-            if http.transport is not None:
-                http.transport.abort()
-        return response
+        return await relay(http, upstream)

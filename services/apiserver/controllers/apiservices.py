@@ -14,13 +14,13 @@ from aiohttp import web
 
 from schemas.manifest import Manifest
 from services._kit.base.answer_limits import in_force
+from services._kit.concurrency.keyed_work import WorkQueue
 from services._kit.kube.answers.bodies import whole
 from services._kit.kube.answers.discovery_answers import check_kind
 from services._kit.kube.answers.exchange import IDENTITY, READ_BUFFER
 from services._kit.kube.answers.shapes import manifest_of, readable
 from services._kit.kube.api import ApiResource, BadAnswer
 from services.apiserver.controllers.aggregated_proxy import Backend, proxy
-from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
 from services.apiserver.core.service_addresses import Resolver, Unresolved
 from services.apiserver.core.status_errors import unavailable
@@ -59,7 +59,7 @@ class Aggregator:
         self._client_context = client_context
         self._resolver = resolver or self.resolve_service
         self._backends: dict[tuple[str, str], Backend] = {}
-        self._queue: WorkQueue[str] = WorkQueue("apiservices", self._handle)
+        self._queue: WorkQueue[str] = WorkQueue(self._handle)
         self._session: aiohttp.ClientSession | None = None
         self.generation = 0
 
@@ -77,11 +77,10 @@ class Aggregator:
         store.listen(self._on_event)
         for entry in store.list(GROUP, PLURAL):
             self._queue.add(entry.key.name)
-        self._queue.start()
 
     async def stop(self) -> None:
         """Stop following and close connections."""
-        await self._queue.stop()
+        await self._queue.close()
         if self._session is not None:
             await self._session.close()
 

@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 import structlog
 
-from schemas.manifest import Manifest
+from services._kit.concurrency.keyed_work import WorkQueue
 from services._rules.identity import bootstrap_tokens as tokens
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.auth.authentication import AUTHENTICATED
 from services.apiserver.auth.confinement import REQUESTS
 from services.apiserver.controllers.in_process_client import LocalClient
-from services.apiserver.controllers.work_queue import WorkQueue
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import LOOPBACK, Identity
 from services.apiserver.core.status_errors import ApiError
@@ -81,17 +80,16 @@ class ClusterInfo:
         self._objects = objects
         self._client = client.as_user(LOOPBACK, "bootstrap-signer")
         self._kubeconfig = kubeconfig
-        self._queue: WorkQueue[str] = WorkQueue("cluster-info", self._write)
+        self._queue: WorkQueue[str] = WorkQueue(self._write)
 
     async def start(self) -> None:
         """Write it, and again whenever a token comes or goes."""
         self._objects.store.listen(self._on_event)
-        self._queue.start()
         self._queue.add(tokens.INFO_NAME)
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         key = event.entry.key
@@ -121,7 +119,7 @@ class ClusterInfo:
                 ends.append(token.expires - now)
             if token.signing:
                 data[tokens.SIGNATURE_PREFIX + token.id] = tokens.sign(kubeconfig, token.id, token.secret)
-        await self._store(data)
+        await self._client.publish({"name": tokens.INFO_NAME, "namespace": tokens.INFO_NAMESPACE}, data)
         return max(min(ends), 0.05) if ends else None
 
     async def _remove(self, name: str) -> None:
@@ -130,15 +128,6 @@ class ClusterInfo:
         except ApiError as error:
             if error.code != 404:
                 raise
-
-    async def _store(self, data: dict[str, str]) -> None:
-        meta = {"name": tokens.INFO_NAME, "namespace": tokens.INFO_NAMESPACE}
-        have = self._client.get("v1", "configmaps", meta["namespace"], meta["name"])
-        manifest: Manifest = {"metadata": meta, "data": data}
-        if have is None:
-            await self._client.create("v1", "configmaps", manifest)
-        elif have.get("data") != data:
-            await self._client.update("v1", "configmaps", manifest)
 
 
 def info_kubeconfig(url: str, ca_pem: bytes) -> str:

@@ -1,9 +1,8 @@
 """Serves what CustomResourceDefinitions define: accepts names, registers kinds, and cleans up after deletions."""
 
 from schemas.manifest import Manifest
-from services.apiserver.controllers.work_queue import WorkQueue
+from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
-from services.apiserver.core.status_errors import ApiError
 from services.apiserver.crds import conditions
 from services.apiserver.crds.custom_kinds import custom_kinds
 from services.apiserver.crds.definition import FINALIZER
@@ -33,7 +32,7 @@ class Definitions:
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
         self._deleter = deleter
-        self._queue: WorkQueue[str] = WorkQueue("definitions", self._handle)
+        self._queue: WorkQueue[str] = WorkQueue(self._handle)
         self._served: dict[str, tuple[object, list[Kind]]] = {}
         deleter.first[f"{GROUP}/{PLURAL}"] = conditions.terminating
 
@@ -46,11 +45,10 @@ class Definitions:
             if conditions.is_established(crd):
                 self._serve(crd)
             self._queue.add(entry.key.name)
-        self._queue.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         key = event.entry.key
@@ -112,12 +110,7 @@ class Definitions:
         served = self._served.get(entry.key.name, (None, []))[1]
         for item in list(store.list(group, plural)):
             if served and not item.obj["metadata"].get("deletionTimestamp"):
-                options = DeleteOptions({}, {})
-                try:
-                    await self._deleter.delete(served[0], item.key.namespace, item.key.name, options, call)
-                except ApiError as e:
-                    if e.code != 404:
-                        raise
+                await self._deleter.discard(served[0], item.key, DeleteOptions({}, {}), call)
             elif not served:
                 await store.delete(item.key, item.obj, item.revision)
         remaining = sum(1 for _ in store.list(group, plural))

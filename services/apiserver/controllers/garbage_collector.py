@@ -3,7 +3,7 @@
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.controllers.work_queue import WorkQueue
+from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.core.status_errors import ApiError
@@ -22,7 +22,7 @@ class GarbageCollector:
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
         self._deleter = deleter
-        self._queue: WorkQueue[Key] = WorkQueue("garbage", self._handle)
+        self._queue: WorkQueue[Key] = WorkQueue(self._handle)
         self._dependents: dict[str, set[Key]] = {}
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._generation = -1
@@ -36,11 +36,10 @@ class GarbageCollector:
             group, _, plural = stored.partition("/")
             for entry in list(store.list(group, plural)):
                 self._index(entry, None)
-        self._queue.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         entry = event.entry
@@ -143,11 +142,7 @@ class GarbageCollector:
         await self._drop(kind, entry.key, uids)
 
     async def _delete(self, kind: Kind, key: Key, options: DeleteOptions) -> None:
-        try:
-            await self._deleter.delete(kind, key.namespace, key.name, options, self._call)
-        except ApiError as e:
-            if e.code not in (404, 409):
-                raise
+        await self._deleter.discard(kind, key, options, self._call, (404, 409))
 
     async def _drop(self, kind: Kind, key: Key, uids: set[str]) -> None:
         """Remove references to owners."""

@@ -86,6 +86,15 @@ class LocalClient:
             kind, await self._objects.update(kind, namespace, meta["name"], make, call, subresource=subresource)
         )
 
+    async def publish(self, meta: dict[str, str], data: dict[str, str]) -> None:
+        """Create a ConfigMap, or replace one with other data."""
+        have = self.get("v1", "configmaps", meta["namespace"], meta["name"])
+        manifest: Manifest = {"metadata": meta, "data": data}
+        if have is None:
+            await self.create("v1", "configmaps", manifest)
+        elif have.get("data") != data:
+            await self.update("v1", "configmaps", manifest)
+
     async def patch(
         self, api_version: str, plural: str, namespace: str, name: str, patch: Manifest, *, subresource: str = ""
     ) -> Manifest:

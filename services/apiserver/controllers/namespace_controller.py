@@ -1,8 +1,7 @@
 """Finishes the deletion of namespaces: their content goes first, then the namespace."""
 
-from services.apiserver.controllers.work_queue import WorkQueue
+from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call
-from services.apiserver.core.status_errors import ApiError
 from services.apiserver.store.store_port import Conflict, Event, Key
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
@@ -16,7 +15,7 @@ class NamespaceController:
     def __init__(self, objects: Objects, deleter: Deleter) -> None:
         self._objects = objects
         self._deleter = deleter
-        self._queue: WorkQueue[str] = WorkQueue("namespaces", self._handle)
+        self._queue: WorkQueue[str] = WorkQueue(self._handle)
         self._terminating: set[str] = set()
 
     async def start(self) -> None:
@@ -27,11 +26,10 @@ class NamespaceController:
             if entry.obj["metadata"].get("deletionTimestamp"):
                 self._terminating.add(entry.key.name)
                 self._queue.add(entry.key.name)
-        self._queue.start()
 
     async def stop(self) -> None:
         """Stop following."""
-        await self._queue.stop()
+        await self._queue.close()
 
     def _on_event(self, event: Event) -> None:
         key = event.entry.key
@@ -57,11 +55,7 @@ class NamespaceController:
             group, _, plural = stored.partition("/")
             for item in list(store.list(group, plural, name)):
                 if not item.obj["metadata"].get("deletionTimestamp"):
-                    try:
-                        await self._deleter.delete(kind, name, item.key.name, DeleteOptions({}, {}), call)
-                    except ApiError as e:
-                        if e.code != 404:
-                            raise
+                    await self._deleter.discard(kind, item.key, DeleteOptions({}, {}), call)
             remaining += sum(1 for _ in store.list(group, plural, name))
         if remaining:
             return None

@@ -5,8 +5,8 @@ import random
 import time
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Entry, Event, Key, Store
 

@@ -3,8 +3,8 @@
 import re
 from urllib.parse import parse_qsl, unquote
 
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core.status_errors import ApiError, bad_request, invalid
-from services.apiserver.kinds import field_errors as fields
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MANAGER_LENGTH = 128
@@ -30,6 +30,17 @@ class RequestInfo:
         self.name = parts[1] if len(parts) > 1 else ""
         self.subresource = parts[2] if len(parts) > 2 else ""
         self.tail = "/".join(parts[3:])
+
+
+def resource_path(parts: list[str]) -> RequestInfo | None:
+    """What a path names; None for one outside of all group versions."""
+    match parts:
+        case ["api", version, _, *_]:
+            return RequestInfo("", version, parts[2:])
+        case ["apis", group, version, _, *_]:
+            return RequestInfo(group, version, parts[3:])
+        case _:
+            return None
 
 
 def split_path(path: str) -> list[str]:
@@ -112,8 +123,11 @@ class ListOptions:
     def check(self) -> None:
         """Refuse combinations that have no meaning."""
         found: list[fields.FieldError] = []
-        if self.match:
-            name = "resourceVersionMatch"
+        name = "resourceVersionMatch"
+        if self.watch and self.send_initial and self.match != "NotOlderThan":
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            found.append(fields.forbidden(name, text))
+        elif self.match:
             if self.watch and not self.send_initial:
                 found.append(fields.forbidden(name, "resourceVersionMatch is forbidden for watch"))
             elif not self.watch and not self.revision:
@@ -142,3 +156,19 @@ def revision_of(text: str) -> int:
             500, "", f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax"
         )
     return int(text)
+
+
+def version_document(release: str) -> dict[str, str]:
+    """The document at /version of a server of that release."""
+    major, _, rest = release.lstrip("v").partition(".")
+    return {
+        "major": major,
+        "minor": rest.partition(".")[0],
+        "gitVersion": release,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "cpython",
+        "platform": "linux/amd64",
+    }

@@ -33,32 +33,19 @@ class Identity(msgspec.Struct, frozen=True):
 LOOPBACK = Identity("system:apiserver", "", (SYSTEM_MASTERS, "system:authenticated"))
 
 
-class Call:
+class Call(msgspec.Struct):
     """One request on its way through the server; `warnings` become Warning headers of the answer."""
 
-    __slots__ = ("applied", "dry_run", "force", "manager", "options", "user", "validation", "verb", "warnings")
-
-    def __init__(
-        self,
-        user: Identity,
-        *,
-        verb: str = "",
-        manager: str = "unknown",
-        dry_run: bool = False,
-        validation: str = "",
-        force: bool | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> None:
-        self.user = user
-        self.verb = verb
-        self.manager = manager
-        self.dry_run = dry_run
-        self.validation = validation
-        self.force = force
-        self.applied = False
-        """Whether managedFields were computed by a server-side apply already."""
-        self.options = options
-        self.warnings: list[str] = []
+    user: Identity
+    verb: str = ""
+    manager: str = "unknown"
+    dry_run: bool = False
+    validation: str = ""
+    force: bool | None = None
+    applied: bool = False
+    """Whether managedFields were computed by a server-side apply already."""
+    options: dict[str, Any] | None = None
+    warnings: list[str] = []
 
 
 def timestamp(moment: dt.datetime) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, aggregate
+from services._rules.kubernetes.validation.field_errors import FieldError, aggregate
 from services.apiserver.kinds.kind_model import Kind, Resource
 
 
@@ -66,6 +66,15 @@ def not_found(resource: Resource, name: str, subresource: str = "") -> ApiError:
     return ApiError(404, "NotFound", f'{shown} "{name}" not found', _details(resource, name, subresource))
 
 
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def other_name(given: str, name: str) -> ApiError:
+    text = f"the name of the object ({given}) does not match the name on the URL ({name})"
+    return bad_request(text)
+
+
 def already_exists(resource: Resource, name: str) -> ApiError:
     message = f'{resource.group_resource} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, _details(resource, name))
@@ -111,6 +120,10 @@ def invalid(group_kind: str, name: str, errors: list[FieldError]) -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> ApiError:
+    return ApiError(401, "Unauthorized", message)
 
 
 def method_not_allowed() -> ApiError:

@@ -4,7 +4,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.field_errors import FieldError, invalid, required
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
 
 ANNOTATION: Final = "api-approved.kubernetes.io"
 _SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import simple_fields
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 from services._rules.policies.unsupported import unsupported_fields
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
 from services.apiserver.crds.shape import Change, compile_default, compile_prune
-from services.apiserver.crds.unknown import unknown_fields
 from services.apiserver.crds.validate import compile_validate
 from services.apiserver.kinds.decoding import field_tables as schemas
-from services.apiserver.kinds.field_errors import FieldError, invalid
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema, Subresource
 
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ANYTHING: Final[Schema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _FRACTION: Final = re.compile(rb"[0-9][.eE]")
 _OURS: Final = ".karmada.io"
+_RESOURCE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _MAX_INT32: Final = 2**31 - 1
 
 Convert = Callable[[Manifest, str], Manifest]
@@ -283,3 +283,30 @@ def _replicas(obj: Manifest, path: str) -> list[FieldError]:
     if value > _MAX_INT32:
         return [invalid(path, value, f"should be less than or equal to {_MAX_INT32}")]
     return []
+
+
+def unknown_fields(schema: Schema, value: Any, *, root: bool = True) -> list[str]:
+    """Return the paths of unspecified fields, in document order."""
+    found: list[str] = []
+    _walk(schema, value, "", found, resource=root)
+    return found
+
+
+def _walk(schema: Schema, value: Any, path: str, found: list[str], *, resource: bool = False) -> None:
+    if isinstance(value, dict):
+        fields, more = schema.get("properties", {}), schema.get("additionalProperties")
+        preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or more is True
+        implied = resource or bool(schema.get("x-kubernetes-embedded-resource"))
+        for name, item in value.items():
+            here = f"{path}.{name}" if path else name
+            if implied and name in _RESOURCE_FIELDS:
+                continue
+            if name in fields:
+                _walk(fields[name], item, here, found)
+            elif isinstance(more, dict):
+                _walk(more, item, here, found)
+            elif not preserve:
+                found.append(here)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for index, item in enumerate(value):
+            _walk(schema["items"], item, f"{path}[{index}]", found)

@@ -9,11 +9,8 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_syntax
-from services.apiserver.crds.approval import check_approval
-from services.apiserver.crds.schema_rules import check_schema
-from services.apiserver.crds.structural import any_schema
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
     Raw,
@@ -22,6 +19,9 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.crds.approval import check_approval
+from services.apiserver.crds.schema_rules import check_schema
+from services.apiserver.crds.structural import any_schema
 
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")

@@ -8,12 +8,10 @@ newer one has, replicas among it, which it would have elsewhere.
 
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
+from schemas.api.field_types import karmada_kinds
 from schemas.manifest import Manifest
 
 Schema = dict[str, Any]
@@ -21,72 +19,12 @@ Schema = dict[str, Any]
 OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "ResourceRegistry", "Work"})
 _NOT_SCHEMA: Final = frozenset({"path", "required", "x-kubernetes-group-version-kind"})
 _SUBRESOURCES: Final = frozenset({"status", "scale"})
-_COLUMNS: Final[dict[str, list[Manifest]]] = {
-    # The aggregated API prints these itself, so the table of fields has no columns for it.
-    "Cluster": [
-        {"name": "Version", "type": "string", "jsonPath": ".status.kubernetesVersion"},
-        {"name": "Mode", "type": "string", "jsonPath": ".spec.syncMode"},
-        {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        {"name": "Zones", "type": "string", "jsonPath": ".spec.zones", "priority": 1},
-        {"name": "Region", "type": "string", "jsonPath": ".spec.region", "priority": 1},
-        {"name": "Provider", "type": "string", "jsonPath": ".spec.provider", "priority": 1},
-        {"name": "API-Endpoint", "type": "string", "jsonPath": ".spec.apiEndpoint", "priority": 1},
-        {"name": "Proxy-URL", "type": "string", "jsonPath": ".spec.proxyURL", "priority": 1},
-    ]
-}
-# The aggregated API describes its quantities, times and conditions only as objects, and its defaults are zero values.
-_QUANTITIES: Final = (
-    ".spec.resourceModels[].ranges[].max",
-    ".spec.resourceModels[].ranges[].min",
-    ".status.resourceSummary.allocatable{}",
-    ".status.resourceSummary.allocated{}",
-    ".status.resourceSummary.allocating{}",
-)
-_TIMES: Final = (".spec.taints[].timeAdded",)
-_CONDITIONS: Final = ".status.conditions[]"
-_SYNC_MODES: Final = ("Push", "Pull")
-
-
-def facts() -> list[Manifest]:
-    """Return the table of kinds and fields, one entry per kind and version."""
-    lines = files("schemas.api").joinpath("fields.jsonl").read_bytes().splitlines()
-    found: list[Manifest] = [msgspec.json.decode(line) for line in lines if line]
-    by_kind = {fact["kind"]: fact for fact in found}
-    by_kind["Cluster"]["fields"] = _refined(by_kind["Cluster"]["fields"], by_kind)
-    registries = by_kind["ResourceRegistry"]
-    registries["fields"] = [_without_default(field) for field in registries["fields"]]
-    return found
-
-
-def _without_default(field: Manifest) -> Manifest:
-    return {name: value for name, value in field.items() if name != "default"}
-
-
-def _refined(fields: list[Manifest], by_kind: dict[str, Manifest]) -> list[Manifest]:
-    """Return the fields of Cluster with the types that its API leaves open, taken from other kinds."""
-    quantity = next(
-        field for field in by_kind["FederatedResourceQuota"]["fields"] if field["path"] == ".spec.overall{}"
-    )
-    result: list[Manifest] = []
-    for field in fields:
-        path, common = field["path"], {"path": field["path"], "required": field["required"]}
-        if path in _QUANTITIES:
-            result.append(quantity | common)
-        elif path in _TIMES:
-            result.append({"type": "string", "format": "date-time"} | common)
-        elif path == _CONDITIONS:
-            result += [item for item in by_kind["Work"]["fields"] if item["path"].startswith(_CONDITIONS)]
-        else:
-            plain = _without_default(field)
-            result.append(plain | {"enum": list(_SYNC_MODES)} if path == ".spec.syncMode" else plain)
-    return result
 
 
 def definitions(*, optional: bool) -> list[Manifest]:
     """Return the definitions that are always installed, or the optional ones, sorted by name."""
     by_name: dict[str, list[Manifest]] = {}
-    for fact in facts():
+    for fact in karmada_kinds():
         kind = fact["kind"]
         if (kind in OPTIONAL) != optional:
             continue
@@ -130,7 +68,7 @@ def _version(fact: Manifest) -> Manifest:
         subresources[name] = fact["scalePaths"] if name == "scale" else {}
     if subresources:
         version["subresources"] = subresources
-    columns = fact.get("printerColumns") or _COLUMNS.get(fact["kind"])
+    columns = fact.get("printerColumns")
     if columns:
         version["additionalPrinterColumns"] = columns
     version["schema"] = {"openAPIV3Schema": schema_of(fact["fields"])}

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from services._rules.kubernetes.patch.go_text import go_syntax
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, Raw, duplicate, invalid, required
+from services._rules.kubernetes.validation.object_metadata import annotations as check_annotations
+from services._rules.kubernetes.validation.object_metadata import labels as check_labels
 from services.apiserver.crds.objectmeta import embedded_error
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.checks.object_metadata import annotations as check_annotations
-from services.apiserver.kinds.checks.object_metadata import labels as check_labels
-from services.apiserver.kinds.field_errors import FieldError, Raw, duplicate, invalid, required
 
 Schema = dict[str, Any]
 Check = Callable[[Any, str, list[FieldError]], None]

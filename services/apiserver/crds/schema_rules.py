@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
-from services.apiserver.crds.shape import compile_prune
-from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
-from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
     Raw,
@@ -18,6 +17,9 @@ from services.apiserver.kinds.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.crds.shape import compile_prune
+from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
+from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
 
 Schema = dict[str, Any]
 
@@ -49,14 +51,11 @@ _ROOT_WITH_STATUS: Final = {
 }
 
 
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What applies at one place of the schema: why defaults are refused there, and whether it is object metadata."""
 
-    __slots__ = ("in_metadata", "no_default")
-
-    def __init__(self, no_default: str | None = None, *, in_metadata: bool = False) -> None:
-        self.no_default = no_default
-        self.in_metadata = in_metadata
+    no_default: str | None = None
+    in_metadata: bool = False
 
 
 def check_schema(schema: Schema, path: str, *, status: bool, structural: bool, defaults: bool) -> list[FieldError]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required
 
 Schema = dict[str, Any]
 

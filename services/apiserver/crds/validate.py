@@ -13,22 +13,19 @@ import msgspec
 
 from services._rules.kubernetes.patch.go_text import go_float, go_quote, go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
+from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, Raw, not_supported
 from services.apiserver.crds import string_formats as formats
-from services.apiserver.kinds.field_errors import ErrorType, FieldError, Raw, not_supported
 
 Schema = dict[str, Any]
 
 NO_FIELD: Final = "<nil>"
 
 
-class Result:
+class Result(msgspec.Struct):
     """Complaints about one value, and how much of the schema was matched (to choose the closest alternative)."""
 
-    __slots__ = ("errors", "matched")
-
-    def __init__(self) -> None:
-        self.errors: list[FieldError] = []
-        self.matched = 0
+    errors: list[FieldError] = []
+    matched: int = 0
 
     def take(self, other: "Result") -> None:
         """Add the result of a schema within this one."""

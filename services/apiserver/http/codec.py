@@ -1,6 +1,5 @@
 """Reading request bodies: JSON and YAML by media type, with errors worded as clients know them."""
 
-import re
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from services.apiserver.core import status_errors as status
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _ACCEPTED = [JSON, YAML, PROTOBUF]
+_DEEPEST = 500
 _decode = msgspec.json.Decoder().decode
 
 
@@ -32,10 +32,14 @@ def decode_yaml(raw: bytes) -> Any:
     """YAML of a body (one document, JSON types only); raises 400."""
     import yaml
 
+    from services._rules.kubernetes.yaml_reading import YamlReadingError, parse
+
     try:
-        return _plain(yaml.load(raw, Loader=_loader()))
+        return parse(raw.decode(), _DEEPEST)
     except yaml.YAMLError as e:
         raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(e)}") from e
+    except (YamlReadingError, UnicodeDecodeError) as e:
+        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {e}") from e
 
 
 def decode_body(raw: bytes, header: str | None, schema_name: str = "") -> tuple[Any, bytes]:
@@ -66,44 +70,6 @@ def decode_protobuf(raw: bytes, schema_name: str) -> Any:
         raise status.unsupported_media([JSON, YAML]) from e
     except (WireError, UnicodeDecodeError, ValueError) as e:
         raise status.bad_request(f"the protobuf body cannot be read: {e}") from e
-
-
-_loaders: list[Any] = []
-
-
-def _loader() -> Any:
-    """A safe loader that leaves dates as text."""
-    if not _loaders:
-        import yaml
-
-        class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-            pass
-
-        Loader.yaml_implicit_resolvers = {
-            first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-            for first, resolvers in Loader.yaml_implicit_resolvers.items()
-        }
-        # Kubernetes' YAML reader takes these for booleans too.
-        for letter in "yYnN":
-            short = ("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"))
-            Loader.yaml_implicit_resolvers.setdefault(letter, []).append(short)
-        Loader.bool_values = {**Loader.bool_values, "y": True, "n": False}
-        _loaders.append(Loader)
-    return _loaders[0]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)
 
 
 def _yaml_error(error: Any) -> str:

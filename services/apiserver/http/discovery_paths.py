@@ -1,21 +1,25 @@
 """Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
 
-import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
 
 from services.apiserver.controllers.aggregated_proxy import Backend
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.request import version_document
 from services.apiserver.core.status_errors import PlainError
 from services.apiserver.http import aggregated_discovery as merging
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.reads.negotiation import not_acceptable
+from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
 
-OpenApi = Callable[[str, dict[str, str], str], tuple[bytes, str] | None]
-"""(path, query, Accept) -> body and media type, or None when the path is unknown."""
+if TYPE_CHECKING:
+    from services.apiserver.openapi.serve import Document
+
+Find = Callable[[str, str], "Document | None"]
+"""(path, Accept) -> the OpenAPI document, or None when the path is unknown."""
 
 _CHECKS = ("ping", "log", "etcd")
 _TASKS = "tasks"
@@ -23,7 +27,6 @@ _REASONS = {
     **dict.fromkeys(("log", "etcd"), "the log does not answer"),
     _TASKS: "one failed and is started again; the log of the server says why",
 }
-_AGGREGATED = "APIGroupDiscoveryList"
 
 
 class Discovery:
@@ -34,7 +37,7 @@ class Discovery:
         registry: Registry,
         git_version: str,
         ready: Callable[[], bool],
-        openapi: OpenApi | None,
+        openapi: Find,
         aggregated: bool = True,
         tasks_run: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -58,20 +61,20 @@ class Discovery:
         if not parts:
             return Answer(200, msgspec.json.encode({"paths": self._paths()}))
         if first == "version" and len(parts) == 1:
-            return Answer(200, self._version())
+            return Answer(200, msgspec.json.encode(version_document(self._git_version)))
         if first == "metrics" and len(parts) == 1:
             from prometheus_client import generate_latest
 
             return Answer(200, generate_latest(), media="text/plain; version=0.0.4; charset=utf-8")
-        if first == "openapi" and self._openapi is not None:
-            found = self._openapi(request.path, request.query, request.http.headers.get("Accept", ""))
+        if first == "openapi":
+            found = self._openapi(request.path, request.http.headers.get("Accept", ""))
             if found is not None:
                 if parts[1:] == ["v3"] and self.extra():
-                    index = merging.openapi_index(msgspec.json.decode(found[0]), self.extra())
-                    return Answer(200, msgspec.json.encode(index), media=found[1])
-                old = not self._offer_aggregated and found[1] == "application/json"
+                    index = merging.openapi_index(msgspec.json.decode(found.body), self.extra())
+                    return Answer(200, msgspec.json.encode(index), media=found.media)
+                old = not self._offer_aggregated and found.media == "application/json"
                 # Releases before aggregated discovery left this document's type to be guessed.
-                return Answer(200, found[0], media="text/plain; charset=utf-8" if old else found[1])
+                return Answer(200, found.body, media="text/plain; charset=utf-8" if old else found.media)
         return None
 
     # -- discovery documents
@@ -80,14 +83,13 @@ class Discovery:
         accept = request.http.headers.get("Accept", "")
         registry = self._registry
         if len(parts) == 1:
-            version = _wanted_aggregated(accept) if self._offer_aggregated else ""
+            version = discovery_version(accept) if self._offer_aggregated else ""
             if version:
                 document = registry.aggregated(core=parts[0] == "api", version=version)
                 if parts[0] == "apis":
                     document = merging.aggregated(document, self.extra())
                 body = msgspec.json.encode(document)
-                media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
-                return Answer(200, body, media=media)
+                return Answer(200, body, media=discovery_media(version))
             _check_form(accept)
             if parts[0] == "api":
                 return Answer(200, msgspec.json.encode(registry.api_versions(self.address)))
@@ -110,22 +112,6 @@ class Discovery:
         for group, version, _, _ in self._registry.group_versions():
             out += [f"/apis/{group}", f"/apis/{group}/{version}"] if group else [f"/api/{version}"]
         return sorted(set(out))
-
-    def _version(self) -> bytes:
-        major, _, rest = self._git_version.lstrip("v").partition(".")
-        return msgspec.json.encode(
-            {
-                "major": major,
-                "minor": rest.partition(".")[0],
-                "gitVersion": self._git_version,
-                "gitCommit": "",
-                "gitTreeState": "clean",
-                "buildDate": "1970-01-01T00:00:00Z",
-                "goVersion": "none",
-                "compiler": "cpython",
-                "platform": "linux/amd64",
-            }
-        )
 
     # -- health
 
@@ -154,23 +140,7 @@ class Discovery:
         return Answer(code, ("\n".join(lines) + "\n").encode(), media=text)
 
 
-@functools.lru_cache(maxsize=64)
-def _wanted_aggregated(accept: str) -> str:
-    """The apidiscovery.k8s.io version an Accept header asks for; empty when it wants the plain documents."""
-    for clause in accept.split(","):
-        media, *rest = (p.strip() for p in clause.split(";"))
-        params = dict(p.partition("=")[::2] for p in rest)
-        if params.get("as") == _AGGREGATED and params.get("g") == "apidiscovery.k8s.io":
-            if params.get("v") in ("v2", "v2beta1") and media in ("application/json", "*/*"):
-                return params["v"]
-        elif not params.get("as") and media in ("application/json", "*/*", ""):
-            return ""
-    return ""
-
-
 def _check_form(accept: str) -> None:
-    from services.apiserver.reads.negotiation import negotiate
-
     plain = ",".join(c for c in accept.split(",") if "as=" not in c)
     if accept and plain and negotiate(plain) is None:
         raise not_acceptable()

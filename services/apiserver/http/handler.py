@@ -17,14 +17,14 @@ from services.apiserver.auth.authorization import Access, Authorizer
 from services.apiserver.auth.confinement import ANONYMOUS, INFO_PATH, confined
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.metrics import REQUEST_SECONDS, REQUESTS, WATCHERS
-from services.apiserver.core.request import RequestInfo, parse_query, split_path
+from services.apiserver.core.request import RequestInfo, parse_query, resource_path, split_path
 from services.apiserver.core.request_context import Call, Identity
 from services.apiserver.core.status_errors import ApiError, PlainError
 from services.apiserver.http import codec
-from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.list_requests import WatchRequest
 from services.apiserver.reads.negotiation import Form, negotiate, not_acceptable
 from services.apiserver.reads.responses import View
+from services.apiserver.reads.watch_stream import send_watch, watch_response
 
 log = structlog.get_logger(__name__)
 
@@ -51,20 +51,21 @@ class Answer(msgspec.Struct):
     headers: dict[str, str] = {}
 
 
-class Request:
+class Request(msgspec.Struct):
     """One request, authenticated and taken apart."""
 
-    __slots__ = ("form", "http", "info", "method", "path", "query", "user", "warnings")
+    http: BaseRequest
+    method: str
+    user: Identity
+    path: str
+    query: dict[str, str]
+    info: RequestInfo | None = None
+    warnings: list[str] = []
 
-    def __init__(self, http: BaseRequest, user: Identity, path: str, query: dict[str, str]) -> None:
-        self.http = http
-        self.user = user
-        self.path = path
-        self.method = http.method
-        self.query = query
-        self.info: RequestInfo | None = None
-        self.form = Form()
-        self.warnings: list[str] = []
+    @property
+    def media(self) -> str | None:
+        """The media type of the body with its parameters."""
+        return self.http.headers.get("Content-Type")
 
     async def body(self) -> bytes:
         """The whole body; raises 413."""
@@ -107,7 +108,7 @@ class HttpFace:
             path = http.rel_url.raw_path
             query = parse_query(http.rel_url.raw_query_string)
             user = self._identify(http, path)
-            request = Request(http, user, path, query)
+            request = Request(http, http.method, user, path, query)
             answer = await self._route(request)
             if isinstance(answer, web.StreamResponse):
                 return answer
@@ -159,19 +160,15 @@ class HttpFace:
 
     def _authorize(self, request: Request, parts: list[str]) -> None:
         verb = _VERBS.get(request.method, request.method.lower())
-        group = ""
-        if len(parts) > 2 and parts[0] == "api":
-            info = RequestInfo("", parts[1], parts[2:])
-        elif len(parts) > 3 and parts[0] == "apis":
-            group = parts[1]
-            info = RequestInfo(parts[1], parts[2], parts[3:])
-        else:
+        info = resource_path(parts)
+        if info is None:
             access = Access(verb, path=request.path)
             decision = self._authorizer.decide(request.user, access)
             if not decision.allowed:
                 text = f'forbidden: User "{request.user.name}" cannot {verb} path "{request.path}"'
                 raise ApiError(403, "Forbidden", text, {})
             return
+        group = info.group
         if verb == "get" and not info.name:
             watching = info.watch_prefix or request.query.get("watch", "false") not in ("false", "0")
             verb = "watch" if watching else "list"
@@ -207,34 +204,12 @@ class HttpFace:
             response.headers[name] = value
         return response
 
-    async def stream(self, request: Request, view: View, kind: Kind, watch: WatchRequest, seconds: float) -> Any:
+    async def stream(self, request: Request, view: View, watch: WatchRequest, seconds: float) -> web.StreamResponse:
         """Send a watch until it ends or the client goes away."""
-        http = request.http
-        response = web.StreamResponse(status=200)
-        media = "application/json"
+        response = watch_response(view)
         add_warnings(response, request.warnings)
-        response.headers["Content-Type"] = f"{media};stream=watch" if view.form.view else media
-        response.enable_chunked_encoding()
-        task = asyncio.current_task()
-        gauge = WATCHERS.labels(kind.resource.group_resource)
-        gauge.inc()
-        if task is not None:
-            self.tasks.add(task)
-        try:
-            await response.prepare(http)
-            async for chunk in watch.frames(seconds):
-                if http.transport is None or http.transport.is_closing():
-                    break
-                if chunk:
-                    await response.write(chunk)
-            await response.write_eof()
-        except ConnectionError:
-            pass
-        finally:
-            gauge.dec()
-            if task is not None:
-                self.tasks.discard(task)
-        return response
+        with WATCHERS.labels(view.kind.resource.group_resource).track_inprogress():
+            return await send_watch(request.http, response, watch.frames(seconds), self.tasks)
 
 
 def add_warnings(response: web.StreamResponse, texts: list[str]) -> None:

@@ -6,15 +6,14 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services._rules.kubernetes.patch.conversion import check_conversion
 from services._rules.kubernetes.patch.strategic_merge import strategic_merge
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.responses import is_custom
 from services.apiserver.writes.object_writes import Objects
 
 JSON_PATCH = "application/json-patch+json"
@@ -29,7 +28,7 @@ class PatchRequest:
     def __init__(self, objects: Objects, kind: Kind, content_type: str | None, raw: bytes, call: Call) -> None:
         self._objects, self._kind, self._raw, self._call = objects, kind, raw, call
         self.format = codec.media_type(content_type)
-        custom = is_custom(kind)
+        custom = kind.custom
         if self.format not in (JSON_PATCH, MERGE, STRATEGIC, APPLY) or (custom and self.format == STRATEGIC):
             if custom:
                 raise status.unsupported_media([JSON_PATCH, MERGE, APPLY])

@@ -8,8 +8,9 @@ import msgspec
 from aiohttp import web
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request import ListOptions, RequestInfo, revision_of, write_options
+from services.apiserver.core.request import ListOptions, RequestInfo, resource_path, revision_of, write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError, PlainError
 from services.apiserver.http import codec
@@ -17,14 +18,13 @@ from services.apiserver.http.deprecations import deprecation
 from services.apiserver.http.handler import Answer, HttpFace, Request, form_of
 from services.apiserver.http.patch_requests import PatchRequest
 from services.apiserver.http.subresources import CREATED, Subresources
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.reads.list_requests import WatchRequest, list_page
 from services.apiserver.reads.request_selectors import Selection
-from services.apiserver.reads.responses import TableOf, View, is_custom
+from services.apiserver.reads.responses import TableOf, View
 from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
@@ -55,11 +55,8 @@ class ResourceApi:
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a resource path; None for paths of no served group and version."""
-        if len(parts) > 2 and parts[0] == "api":
-            info = RequestInfo("", parts[1], parts[2:])
-        elif len(parts) > 3 and parts[0] == "apis":
-            info = RequestInfo(parts[1], parts[2], parts[3:])
-        else:
+        info = resource_path(parts)
+        if info is None:
             return None
         kind = self._registry.find(info.group, info.version, info.resource)
         if kind is None:
@@ -71,9 +68,9 @@ class ResourceApi:
             request.warnings.append(warning)
         namespaced = kind.resource.namespaced
         if info.namespace and not namespaced:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+            raise status.no_such_path()
         if info.name and namespaced and not info.namespace and not info.watch_prefix:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+            raise status.no_such_path()
         if info.subresource:
             return await self._subresource(request, info, kind)
         if info.name and not info.watch_prefix:
@@ -87,9 +84,9 @@ class ResourceApi:
             known = [k for v in registry.versions(group) for k in registry.in_group_version(group, v)]
             if not known:
                 return
-        if any(is_custom(k) for k in known):
+        if any(k.custom for k in known):
             raise PlainError(404, "404 page not found\n")
-        raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        raise status.no_such_path()
 
     def _allow(self, kind: Kind, verb: str) -> None:
         if verb not in kind.resource.verbs:
@@ -107,7 +104,7 @@ class ResourceApi:
                 what = "a list" if not single else "not a list"
                 name = kind.resource.kind + ("" if single else "List")
                 go_type = f"*unstructured.{'Unstructured' if single else 'UnstructuredList'}"
-                if not is_custom(kind):
+                if not kind.custom:
                     go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{name}"
                 text = f"you requested {form.view}, but the requested object is {what} ({go_type})"
                 raise ApiError(406, "NotAcceptable", text)
@@ -118,7 +115,7 @@ class ResourceApi:
     async def _item(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         method = request.method
         if kind.virtual:
-            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+            raise status.no_such_path()
         if method in ("GET", "HEAD"):
             self._allow(kind, "get")
             view = self.view(request, kind)
@@ -145,8 +142,7 @@ class ResourceApi:
         view = self.view(request, kind)
         raw = await request.body()
         call = self._call(request, "update")
-        media = request.http.headers.get("Content-Type")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        obj = await self._decoded(request, kind, call)
         self.check_names(kind, obj, info)
         created = False
 
@@ -170,9 +166,7 @@ class ResourceApi:
             if first:
                 first = False
                 return obj
-            return self._objects.decode(
-                kind, codec.decode_body(raw, request.http.headers.get("Content-Type")), raw, call
-            )
+            return self._objects.decode(kind, codec.decode_body(raw, request.media), raw, call)
 
         outcome = await self._objects.update(kind, info.namespace, info.name, make, call, create=creator)
         return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
@@ -186,8 +180,7 @@ class ResourceApi:
             if not meta.get("generateName"):
                 meta["name"] = info.name
         elif name != info.name:
-            text = f"the name of the object ({name}) does not match the name on the URL ({info.name})"
-            raise status.bad_request(text)
+            raise status.other_name(name, info.name)
         if kind.resource.namespaced and namespace and namespace != info.namespace:
             raise status.bad_request(
                 f"the namespace of the object ({namespace}) does not match the namespace on the request "
@@ -197,7 +190,7 @@ class ResourceApi:
     async def _patch(self, request: Request, info: RequestInfo, kind: Kind, subresource: str) -> Answer:
         view = self.view(request, kind)
         call = self._call(request, "patch")
-        patch = PatchRequest(self._objects, kind, request.http.headers.get("Content-Type"), await request.body(), call)
+        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call)
         patch.check(request.query)
         created = False
 
@@ -252,7 +245,7 @@ class ResourceApi:
             if options.watch:
                 return await self._watch(request, info, view, options, selection)
             page = list_page(self._objects.store, kind, info.namespace, options, selection)
-            return Answer(200, view.list_bytes(page.entries, page.meta))
+            return Answer(200, view.list_of(view.parts(page.entries), page.meta))
         if method == "DELETE":
             self._allow(kind, "deletecollection")
             if kind.resource.namespaced and not info.namespace:
@@ -266,23 +259,19 @@ class ResourceApi:
         watch = WatchRequest(self._objects.store, view, info.namespace, options, selection)
         seconds = options.timeout if options.timeout else random.uniform(1800, 3600)
         assert self.face is not None
-        return await self.face.stream(request, view, view.kind, watch, seconds)  # type: ignore[no-any-return]
+        return await self.face.stream(request, view, watch, seconds)
 
     async def _create(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         view = self.view(request, kind)
-        raw = await request.body()
         call = self._call(request, "create")
-        media = request.http.headers.get("Content-Type")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        obj = await self._decoded(request, kind, call)
         outcome = await self._objects.create(kind, info.namespace, obj, call)
         return Answer(201, view.encoded(outcome), warnings=call.warnings)
 
     async def _review(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         form_of(request)
-        raw = await request.body()
         call = self._call(request, "create")
-        media = request.http.headers.get("Content-Type")
-        obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
+        obj = await self._decoded(request, kind, call)
         call.warnings += kind.warnings(obj)
         pods = self._registry.find("", "v1", "pods")
         if kind.store_key == "/bindings" and pods is not None:
@@ -299,21 +288,22 @@ class ResourceApi:
         call = self._call(request, "deletecollection")
         page = list_page(self._objects.store, kind, info.namespace, options, selection)
         for entry in page.entries:
-            try:
-                await self._deleter.delete(kind, entry.key.namespace, entry.key.name, delete_options, call)
-            except ApiError as e:
-                if e.code != 404:
-                    raise
-        return Answer(200, view.list_bytes(page.entries, page.meta), warnings=call.warnings)
+            await self._deleter.discard(kind, entry.key, delete_options, call)
+        return Answer(200, view.list_of(view.parts(page.entries), page.meta), warnings=call.warnings)
 
     # -- shared
+
+    async def _decoded(self, request: Request, kind: Kind, call: Call) -> Manifest:
+        """The object in the body of a request."""
+        body, text = codec.decode_body(await request.body(), request.media, kind.schema_name)
+        return self._objects.decode(kind, body, text, call)
 
     async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         sub = kind.resource.subresource(info.subresource)
         if sub is None:
-            if is_custom(kind):
+            if kind.custom:
                 raise status.not_found(kind.resource, info.name)
-            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+            raise status.no_such_path()
         if sub.name == "status" and request.method == "PATCH" and "patch" in sub.verbs:
             return await self._patch(request, info, kind, "status")
         return await self._subresources.answer(request, info, kind, sub, self.view, self._call)
@@ -338,8 +328,7 @@ class ResourceApi:
         if not raw:
             return DeleteOptions(None, request.query)
         try:
-            media = request.http.headers.get("Content-Type")
-            form = codec.media_type(media)
+            form = codec.media_type(request.media)
             body: Any
             if form == codec.PROTOBUF:
                 body = codec.decode_protobuf(raw, _DELETE_OPTIONS)

@@ -7,6 +7,7 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
@@ -16,21 +17,20 @@ from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
-from services.apiserver.reads.responses import View, is_custom
+from services.apiserver.reads.responses import View
 from services.apiserver.store.store_port import Entry
-from services.apiserver.writes.deletion import DeleteOptions, Deleter
-from services.apiserver.writes.eviction import Evictions
+from services.apiserver.tables.human import NONE, labels, selector
+from services.apiserver.writes.deletion import DeleteOptions, Deleter, Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome
-from services.apiserver.writes.scale import scale_of, set_replicas
 from services.apiserver.writes.service_account_tokens import TokenRequests
 
 ViewOf = Callable[[Request, Kind], View]
 CallOf = Callable[[Request, str], Call]
 _VERB = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
+_SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
@@ -78,9 +78,8 @@ class Subresources:
         raise status.method_not_allowed()
 
     async def _body(self, request: Request, sub: Subresource, kind: Kind) -> Manifest:
-        raw = await request.body()
-        media = request.http.headers.get("Content-Type")
-        found: tuple[Any, bytes] = codec.decode_body(raw, media, _schema_name(sub, kind)) if raw else ({}, b"{}")
+        raw, shape = await request.body(), _schema_name(sub, kind)
+        found: tuple[Any, bytes] = codec.decode_body(raw, request.media, shape) if raw else ({}, b"{}")
         body, text = found
         if not isinstance(body, dict):
             raise status.bad_request("an object was expected")
@@ -89,7 +88,6 @@ class Subresources:
             version = str(body.get("apiVersion", "")).rpartition("/")[2]
             raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {sub.kind}')
         body.setdefault("metadata", {})
-        shape = _schema_name(sub, kind)
         try:
             schemas.normalise(shape, body)
         except schemas.ShapeError as e:
@@ -102,15 +100,12 @@ class Subresources:
 
     async def _put(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:
         raw = await request.body()
-        media = request.http.headers.get("Content-Type")
 
         def decoded() -> Manifest:
-            obj = self._objects.decode(kind, *codec.decode_body(raw, media, kind.schema_name), call)
-            meta = obj["metadata"]
-            name = meta.get("name") or ""
+            obj = self._objects.decode(kind, *codec.decode_body(raw, request.media, kind.schema_name), call)
+            name = obj["metadata"].get("name") or ""
             if name and name != info.name:
-                text = f"the name of the object ({name}) does not match the name on the URL ({info.name})"
-                raise status.bad_request(text)
+                raise status.other_name(name, info.name)
             return obj
 
         decoded()
@@ -123,8 +118,7 @@ class Subresources:
     async def _patch(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:
         from services.apiserver.http.patch_requests import PatchRequest
 
-        media = request.http.headers.get("Content-Type")
-        patch = PatchRequest(self._objects, kind, media, await request.body(), call)
+        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call)
         patch.check(request.query)
 
         def make(old: Manifest) -> Manifest:
@@ -140,7 +134,7 @@ class Subresources:
         try:
             entry = self._objects.get(kind, info.namespace, info.name)
         except ApiError as e:
-            if is_custom(kind):
+            if kind.custom:
                 raise
             sub = kind.resource.subresource("scale")
             group = sub.group if sub is not None and sub.group is not None and not kind.resource.group else None
@@ -150,13 +144,12 @@ class Subresources:
                 error.details = {"name": info.name, "group": group, "kind": f"{kind.resource.plural}/scale"}
             raise error from e
         if verb == "get":
-            return Answer(200, msgspec.json.encode(scale_of(kind, kind.from_store(entry.obj))))
+            return Answer(200, msgspec.json.encode(_scale_of(kind, kind.from_store(entry.obj))))
         raw = await request.body()
-        media = request.http.headers.get("Content-Type")
 
         def make(old: Manifest) -> Manifest:
-            scale = self._new_scale(kind, old, raw, media, verb, info)
-            new = set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
+            scale = self._new_scale(kind, old, raw, request.media, verb, info)
+            new = _set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
             revision = (scale.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = revision or ""
             if not kind.unconditional_update and not revision:
@@ -170,7 +163,7 @@ class Subresources:
             kind, info.namespace, info.name, make, call, subresource="scale", verb=verb, patch=verb == "patch"
         )
         obj = kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome
-        return Answer(200, msgspec.json.encode(scale_of(kind, obj)), warnings=call.warnings)
+        return Answer(200, msgspec.json.encode(_scale_of(kind, obj)), warnings=call.warnings)
 
     def _new_scale(
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
@@ -179,7 +172,7 @@ class Subresources:
         if verb == "update":
             scale, sent = codec.decode_body(raw, media, _SCALE)
         else:
-            scale = _patched(scale_of(kind, old, strict=False), raw, codec.media_type(media))
+            scale = _patched(_scale_of(kind, old, strict=False), raw, codec.media_type(media))
         if not isinstance(scale, dict):
             raise status.bad_request("an object was expected")
         name = scale.get("kind", "Scale")
@@ -196,10 +189,9 @@ class Subresources:
             raise status.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {wrong}') from e
         given = (scale.get("metadata") or {}).get("name")
         if given and given != info.name:
-            text = f"the name of the object ({given}) does not match the name on the URL ({info.name})"
-            raise status.bad_request(text)
+            raise status.other_name(given, info.name)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
-        if replicas < 0 and not is_custom(kind):
+        if replicas < 0 and not kind.custom:
             error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise status.invalid("Scale.autoscaling", info.name, [error])
         return scale
@@ -284,3 +276,57 @@ def _patched(scale: Manifest, raw: bytes, media: str) -> Any:
         return patches.merge_patch(scale, codec.decode_json(raw))
     except patches.PatchError as e:
         raise ApiError(e.status, e.reason, e.message, e.details) from e
+
+
+def _scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
+    """The autoscaling/v1 Scale of an object; raises 500 where a custom object lacks the declared field."""
+    meta = {k: obj["metadata"][k] for k in _SCALE_METADATA if k in obj["metadata"]}
+    spec_path, status_path, selector_path = _replica_paths(kind)
+    replicas = _get(obj, spec_path)
+    if replicas is None and strict and kind.custom:
+        text = f'the spec replicas field "{spec_path}" does not exist'
+        error = status.internal(f"Internal error occurred: {text}")
+        error.reason, error.details = "InternalError", {"causes": [{"message": text}]}
+        raise error
+    shown: Manifest = {"replicas": _get(obj, status_path) or 0}
+    chosen = _get(obj, selector_path) if selector_path else None
+    if isinstance(chosen, dict):
+        structured = "matchLabels" in chosen or "matchExpressions" in chosen
+        chosen = selector(chosen) if structured else labels(chosen)
+    if chosen and chosen != NONE:
+        shown["selector"] = chosen
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": meta,
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": shown,
+    }
+
+
+def _set_replicas(kind: Kind, obj: Manifest, replicas: int) -> Manifest:
+    """Set the replicas field of an object the caller owns."""
+    path = _replica_paths(kind)[0].strip(".").split(".")
+    node: Any = obj
+    for part in path[:-1]:
+        node = node.setdefault(part, {})
+    node[path[-1]] = replicas
+    return obj
+
+
+def _replica_paths(kind: Kind) -> tuple[str, str, str]:
+    found = getattr(kind, "scale", None)
+    if found is not None:
+        if isinstance(found, dict):
+            return found["specReplicasPath"], found["statusReplicasPath"], found.get("labelSelectorPath") or ""
+        return found.spec_path, found.status_path, found.selector_path
+    return ".spec.replicas", ".status.replicas", ".spec.selector"
+
+
+def _get(obj: Manifest, path: str) -> Any:
+    node: Any = obj
+    for part in path.strip(".").split("."):
+        if not isinstance(node, dict):
+            return None
+        node = node.get(part)
+    return node

@@ -1,11 +1,17 @@
-"""A built-in kind: its fields come from the field tables; subclasses add defaults, life cycle and checks."""
+"""A built-in kind: its fields, defaults and rules come from tables; subclasses add what is no table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
+from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
+from services.apiserver.kinds.rules import Rules, apply, changed, inside, lookup
 
 NEWEST = 1 << 30
 """The release of a server that stands for none in particular."""
@@ -16,10 +22,34 @@ class BuiltinKind(Kind):
 
     release: int = NEWEST
     """The minor release whose behaviour is wanted; larger than any for the newest."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """The table of what defaulting fills in."""
+    rules: Rules = ()
+    """What an object is checked by, before `spec_rules`."""
+    spec_rules: ClassVar[Rules] = ()
+    """What the spec is checked by."""
+    status_rules: ClassVar[Rules] = ()
+    """What the status is checked by in a write to the status subresource."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Paths of fields that an update may not change."""
+    selectable: ClassVar[Mapping[str, str]] = {}
+    """Paths of fields that a field selector may name beside name and namespace, and what a missing one counts as."""
 
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource)
         self.schema_name = schema_name
+        self._default = Defaults(self.defaults_of(resource))
+        self.rules = self.rules_of(resource)
+
+    @classmethod
+    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:  # noqa: ARG003
+        """Return the table of defaults of the kind under its names; kinds whose versions differ override this."""
+        return cls.defaults
+
+    @classmethod
+    def rules_of(cls, resource: Resource) -> Rules:  # noqa: ARG003
+        """Return the rules of the kind under its names; kinds whose versions differ override this."""
+        return (*cls.rules, inside("spec", *cls.spec_rules, absent={})) if cls.spec_rules else cls.rules
 
     @property
     def schema(self) -> Schema | None:
@@ -68,3 +98,35 @@ class BuiltinKind(Kind):
         super().prepare_create(obj)
         if self.has_status and (status := self.empty_status()) is not None:
             obj["status"] = status
+
+    def default(self, obj: Manifest) -> None:
+        """Fill in the table of defaults."""
+        self._default(obj)
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Return what the rules find wrong with an object by itself."""
+        return apply(self.rules, obj)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what is wrong with an object by itself, and which fixed fields changed."""
+        return [*self.check(new), *changed(self.fixed, new, old)]
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what the rules of the status find wrong."""
+        return apply(self.status_rules, new.get("status") or {}, "status")
+
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Return name, namespace and the fields of the table."""
+        found = super().field_selectors(obj)
+        for path, missing in self.selectable.items():
+            value = lookup(obj, path)
+            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            found[path] = missing if value is None else shown
+        return found
+
+
+class PlainWithStatus(BuiltinKind):
+    """A kind with a status subresource and a generation, replaced only by name of the resourceVersion."""
+
+    generation = True
+    unconditional_update = False

@@ -1,10 +1,14 @@
-"""The table of built-in kinds: group, names, versions by release, subresources, and the class with their rules."""
+"""The table of built-in kinds: group, names, versions by release, subresources, and the class with their rules.
+
+A further kind is a row here. One whose fields have rules or defaults names a class of `groups` or `workloads` that
+holds them as tables; one that has none is a plain `BuiltinKind`. Its types come from the field tables.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.groups import (
     admission,
     autoscaling,
@@ -12,10 +16,8 @@ from services.apiserver.kinds.groups import (
     certificates,
     cluster,
     config,
-    endpoints,
     events,
     networking,
-    plain,
     policy,
     quota,
     rbac,
@@ -34,8 +36,22 @@ NO_COLLECTION = tuple(verb for verb in CRUD if verb != "deletecollection")
 STATUS = Subresource("status")
 SCALE = Subresource("scale", kind="Scale", group="autoscaling", version="v1")
 APPROVAL = Subresource("approval")
-PROXY_VERBS = ("create", "delete", "get", "patch", "update")
-STREAM_VERBS = ("create", "get")
+FINALIZE = Subresource("finalize", ("update",))
+TOKEN = Subresource("token", CREATE, "TokenRequest", "authentication.k8s.io", "v1")
+
+
+def _proxy(kind: str) -> Subresource:
+    return Subresource("proxy", ("create", "delete", "get", "patch", "update"), f"{kind}ProxyOptions")
+
+
+_OF_PODS = (
+    STATUS,
+    Subresource("eviction", CREATE, "Eviction", "policy", "v1beta1"),
+    Subresource("binding", CREATE, "Binding"),
+    Subresource("log", ("get",)),
+    *(Subresource(name.lower(), ("create", "get"), f"Pod{name}Options") for name in ("Attach", "Exec", "PortForward")),
+    _proxy("Pod"),
+)
 
 # (priority of the group, {version: priority}), most important first as kube-apiserver orders them.
 GROUPS: dict[str, tuple[int, dict[str, int]]] = {
@@ -70,284 +86,125 @@ _TODAY: dict[str, tuple[int, dict[str, int]]] = {
 }
 
 
+V1 = {"v1": 0}
+BOTH = {"v1": 0, "v1beta1": 0}
+_SINCE_21 = {"v1": 21, "v1beta1": 0}
+_AUTOSCALER_VERSIONS = {"v1": 0, "v2": 23, "v2beta1": 0, "v2beta2": 0}
+ALL = ("all",)
+EXTENSIONS = ("api-extensions",)
+
+
 class Row(msgspec.Struct, frozen=True):
     """One kind and the versions in which it is served: {version: first minor release}."""
 
-    group: str
     kind: str
-    plural: str
     rules: type[BuiltinKind]
-    versions: dict[str, int]
+    versions: dict[str, int] = msgspec.field(default_factory=lambda: V1)
     short: tuple[str, ...] = ()
-    namespaced: bool = True
     subresources: tuple[Subresource, ...] = ()
     categories: tuple[str, ...] = ()
+    cluster: bool = False
     verbs: tuple[str, ...] = CRUD
+    plural: str = ""
     store: tuple[str, str] = ("", "")
 
 
-V1 = {"v1": 0}
-BOTH = {"v1": 0, "v1beta1": 0}
-ALL = ("all",)
-EVICTION = Subresource("eviction", CREATE, "Eviction", "policy", "v1beta1")
-TOKEN = Subresource("token", CREATE, "TokenRequest", "authentication.k8s.io", "v1")
-
-ROWS = [
-    Row("", "Binding", "bindings", reviews.Binding, V1, verbs=CREATE),
-    Row("", "ComponentStatus", "componentstatuses", plain.Plain, V1, ("cs",), False, verbs=("get", "list")),
-    Row("", "ConfigMap", "configmaps", config.ConfigMap, V1, ("cm",)),
-    Row("", "Endpoints", "endpoints", endpoints.Endpoints, V1, ("ep",)),
-    Row("", "Event", "events", events.CoreEvent, V1, ("ev",)),
-    Row("", "LimitRange", "limitranges", quota.LimitRange, V1, ("limits",)),
-    Row(
-        "",
-        "Namespace",
-        "namespaces",
-        cluster.Namespace,
-        V1,
-        ("ns",),
-        False,
-        (STATUS, Subresource("finalize", ("update",))),
-        verbs=NO_COLLECTION,
+# The kinds of each group.
+KINDS: dict[str, tuple[Row, ...]] = {
+    "": (
+        Row("Binding", reviews.Binding, verbs=CREATE),
+        Row("ComponentStatus", BuiltinKind, V1, ("cs",), cluster=True, verbs=("get", "list")),
+        Row("ConfigMap", config.ConfigMap, V1, ("cm",)),
+        Row("Endpoints", service.Endpoints, V1, ("ep",), plural="endpoints"),
+        Row("Event", events.CoreEvent, V1, ("ev",)),
+        Row("LimitRange", quota.LimitRange, V1, ("limits",)),
+        Row("Namespace", cluster.Namespace, V1, ("ns",), (STATUS, FINALIZE), cluster=True, verbs=NO_COLLECTION),
+        Row("Node", cluster.Node, V1, ("no",), (STATUS, _proxy("Node")), cluster=True),
+        Row("PersistentVolumeClaim", storage.Claim, V1, ("pvc",), (STATUS,)),
+        Row("PersistentVolume", storage.Volume, V1, ("pv",), (STATUS,), cluster=True),
+        Row("Pod", pods.Pod, V1, ("po",), _OF_PODS, ALL),
+        Row("PodTemplate", pods.PodTemplate),
+        Row("ReplicationController", workloads.ReplicationController, V1, ("rc",), (STATUS, SCALE), ALL),
+        Row("ResourceQuota", quota.ResourceQuota, V1, ("quota",), (STATUS,)),
+        Row("Secret", config.Secret),
+        Row("ServiceAccount", BuiltinKind, V1, ("sa",), (TOKEN,)),
+        Row("Service", service.Service, V1, ("svc",), (STATUS, _proxy("Service")), ALL, verbs=NO_COLLECTION),
     ),
-    Row(
-        "",
-        "Node",
-        "nodes",
-        cluster.Node,
-        V1,
-        ("no",),
-        False,
-        (STATUS, Subresource("proxy", PROXY_VERBS, "NodeProxyOptions")),
+    "admissionregistration.k8s.io": (
+        Row("MutatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
+        Row("ValidatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
     ),
-    Row("", "PersistentVolumeClaim", "persistentvolumeclaims", storage.Claim, V1, ("pvc",), True, (STATUS,)),
-    Row("", "PersistentVolume", "persistentvolumes", storage.Volume, V1, ("pv",), False, (STATUS,)),
-    Row(
-        "",
-        "Pod",
-        "pods",
-        pods.Pod,
-        V1,
-        ("po",),
-        True,
-        (
-            STATUS,
-            EVICTION,
-            Subresource("attach", STREAM_VERBS, "PodAttachOptions"),
-            Subresource("binding", CREATE, "Binding"),
-            Subresource("exec", STREAM_VERBS, "PodExecOptions"),
-            Subresource("log", ("get",)),
-            Subresource("portforward", STREAM_VERBS, "PodPortForwardOptions"),
-            Subresource("proxy", PROXY_VERBS, "PodProxyOptions"),
+    "apiextensions.k8s.io": (
+        Row("CustomResourceDefinition", PlainWithStatus, BOTH, ("crd", "crds"), (STATUS,), EXTENSIONS, cluster=True),
+    ),
+    "apiregistration.k8s.io": (Row("APIService", admission.APIService, BOTH, (), (STATUS,), EXTENSIONS, cluster=True),),
+    "apps": (
+        Row("ControllerRevision", workloads.ControllerRevision),
+        Row("DaemonSet", sets.DaemonSet, V1, ("ds",), (STATUS,), ALL),
+        Row("Deployment", workloads.Deployment, V1, ("deploy",), (STATUS, SCALE), ALL),
+        Row("ReplicaSet", workloads.ReplicaSet, V1, ("rs",), (STATUS, SCALE), ALL),
+        Row("StatefulSet", sets.StatefulSet, V1, ("sts",), (STATUS, SCALE), ALL),
+    ),
+    "authentication.k8s.io": (Row("TokenReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),),
+    "authorization.k8s.io": (
+        Row("LocalSubjectAccessReview", reviews.LocalAccessReview, BOTH, verbs=CREATE),
+        Row("SelfSubjectAccessReview", reviews.SelfAccessReview, BOTH, cluster=True, verbs=CREATE),
+        Row("SelfSubjectRulesReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),
+        Row("SubjectAccessReview", reviews.AccessReview, BOTH, cluster=True, verbs=CREATE),
+    ),
+    "autoscaling": (
+        Row(
+            "HorizontalPodAutoscaler",
+            autoscaling.Autoscaler,
+            _AUTOSCALER_VERSIONS,
+            ("hpa",),
+            (STATUS,),
+            ALL,
+            store=("autoscaling", "v2"),
         ),
-        ALL,
     ),
-    Row("", "PodTemplate", "podtemplates", pods.PodTemplate, V1),
-    Row(
-        "",
-        "ReplicationController",
-        "replicationcontrollers",
-        workloads.ReplicationController,
-        V1,
-        ("rc",),
-        True,
-        (STATUS, SCALE),
-        ALL,
+    "batch": (
+        Row("CronJob", batch.CronJob, _SINCE_21, ("cj",), (STATUS,), ALL),
+        Row("Job", batch.Job, V1, (), (STATUS,), ALL),
     ),
-    Row("", "ResourceQuota", "resourcequotas", quota.ResourceQuota, V1, ("quota",), True, (STATUS,)),
-    Row("", "Secret", "secrets", config.Secret, V1),
-    Row("", "ServiceAccount", "serviceaccounts", config.ServiceAccount, V1, ("sa",), True, (TOKEN,)),
-    Row(
-        "",
-        "Service",
-        "services",
-        service.Service,
-        V1,
-        ("svc",),
-        True,
-        (STATUS, Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions")),
-        ALL,
-        NO_COLLECTION,
+    "certificates.k8s.io": (
+        Row("CertificateSigningRequest", certificates.SigningRequest, BOTH, ("csr",), (STATUS, APPROVAL), cluster=True),
     ),
-    Row(
-        "admissionregistration.k8s.io",
-        "MutatingWebhookConfiguration",
-        "mutatingwebhookconfigurations",
-        admission.WebhookConfiguration,
-        BOTH,
-        (),
-        False,
-        categories=("api-extensions",),
+    "coordination.k8s.io": (Row("Lease", cluster.Lease, BOTH),),
+    "discovery.k8s.io": (Row("EndpointSlice", service.EndpointSlice, _SINCE_21),),
+    "events.k8s.io": (Row("Event", events.Event, BOTH, ("ev",), store=("", "v1")),),
+    "extensions": (
+        Row("Ingress", networking.Ingress, {"v1beta1": 0}, ("ing",), (STATUS,), store=("networking.k8s.io", "v1")),
     ),
-    Row(
-        "admissionregistration.k8s.io",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-        admission.WebhookConfiguration,
-        BOTH,
-        (),
-        False,
-        categories=("api-extensions",),
+    "flowcontrol.apiserver.k8s.io": (
+        Row("FlowSchema", PlainWithStatus, {"v1beta1": 0}, (), (STATUS,), cluster=True),
+        Row("PriorityLevelConfiguration", PlainWithStatus, {"v1beta1": 0}, (), (STATUS,), cluster=True),
     ),
-    Row(
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        plain.PlainWithStatus,
-        BOTH,
-        ("crd", "crds"),
-        False,
-        (STATUS,),
-        ("api-extensions",),
+    "networking.k8s.io": (
+        Row("IngressClass", networking.IngressClass, BOTH, cluster=True),
+        Row("Ingress", networking.Ingress, BOTH, ("ing",), (STATUS,)),
+        Row("NetworkPolicy", networking.NetworkPolicy, V1, ("netpol",)),
     ),
-    Row(
-        "apiregistration.k8s.io",
-        "APIService",
-        "apiservices",
-        admission.APIService,
-        BOTH,
-        (),
-        False,
-        (STATUS,),
-        ("api-extensions",),
+    "node.k8s.io": (Row("RuntimeClass", cluster.RuntimeClass, BOTH, cluster=True),),
+    "policy": (
+        Row("PodDisruptionBudget", policy.DisruptionBudget, _SINCE_21, ("pdb",), (STATUS,)),
+        Row("PodSecurityPolicy", BuiltinKind, {"v1beta1": 0}, ("psp",), cluster=True),
     ),
-    Row("apps", "ControllerRevision", "controllerrevisions", workloads.ControllerRevision, V1),
-    Row("apps", "DaemonSet", "daemonsets", sets.DaemonSet, V1, ("ds",), True, (STATUS,), ALL),
-    Row("apps", "Deployment", "deployments", workloads.Deployment, V1, ("deploy",), True, (STATUS, SCALE), ALL),
-    Row("apps", "ReplicaSet", "replicasets", workloads.ReplicaSet, V1, ("rs",), True, (STATUS, SCALE), ALL),
-    Row("apps", "StatefulSet", "statefulsets", sets.StatefulSet, V1, ("sts",), True, (STATUS, SCALE), ALL),
-    Row("authentication.k8s.io", "TokenReview", "tokenreviews", reviews.Review, BOTH, (), False, verbs=CREATE),
-    Row(
-        "authorization.k8s.io",
-        "LocalSubjectAccessReview",
-        "localsubjectaccessreviews",
-        reviews.LocalAccessReview,
-        BOTH,
-        verbs=CREATE,
+    "rbac.authorization.k8s.io": (
+        Row("ClusterRoleBinding", rbac.RoleBinding, BOTH, cluster=True),
+        Row("ClusterRole", rbac.Role, BOTH, cluster=True),
+        Row("RoleBinding", rbac.RoleBinding, BOTH),
+        Row("Role", rbac.Role, BOTH),
     ),
-    Row(
-        "authorization.k8s.io",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        reviews.SelfAccessReview,
-        BOTH,
-        (),
-        False,
-        verbs=CREATE,
+    "scheduling.k8s.io": (Row("PriorityClass", cluster.PriorityClass, BOTH, ("pc",), cluster=True),),
+    "storage.k8s.io": (
+        Row("CSIDriver", storage.Driver, BOTH, cluster=True),
+        Row("CSINode", storage.DriverNode, BOTH, cluster=True),
+        Row("CSIStorageCapacity", BuiltinKind, {"v1": 24}),
+        Row("StorageClass", storage.StorageClass, BOTH, ("sc",), cluster=True),
+        Row("VolumeAttachment", storage.Attachment, BOTH, (), (STATUS,), cluster=True),
     ),
-    Row(
-        "authorization.k8s.io",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        reviews.Review,
-        BOTH,
-        (),
-        False,
-        verbs=CREATE,
-    ),
-    Row(
-        "authorization.k8s.io",
-        "SubjectAccessReview",
-        "subjectaccessreviews",
-        reviews.AccessReview,
-        BOTH,
-        (),
-        False,
-        verbs=CREATE,
-    ),
-    Row(
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        autoscaling.Autoscaler,
-        {"v1": 0, "v2": 23, "v2beta1": 0, "v2beta2": 0},
-        ("hpa",),
-        True,
-        (STATUS,),
-        ALL,
-        store=("autoscaling", "v2"),
-    ),
-    Row("batch", "CronJob", "cronjobs", batch.CronJob, {"v1": 21, "v1beta1": 0}, ("cj",), True, (STATUS,), ALL),
-    Row("batch", "Job", "jobs", batch.Job, V1, (), True, (STATUS,), ALL),
-    Row(
-        "certificates.k8s.io",
-        "CertificateSigningRequest",
-        "certificatesigningrequests",
-        certificates.SigningRequest,
-        BOTH,
-        ("csr",),
-        False,
-        (STATUS, APPROVAL),
-    ),
-    Row("coordination.k8s.io", "Lease", "leases", cluster.Lease, BOTH),
-    Row("discovery.k8s.io", "EndpointSlice", "endpointslices", service.EndpointSlice, {"v1": 21, "v1beta1": 0}),
-    Row("events.k8s.io", "Event", "events", events.Event, BOTH, ("ev",), store=("", "v1")),
-    Row(
-        "extensions",
-        "Ingress",
-        "ingresses",
-        networking.Ingress,
-        {"v1beta1": 0},
-        ("ing",),
-        True,
-        (STATUS,),
-        store=("networking.k8s.io", "v1"),
-    ),
-    Row(
-        "flowcontrol.apiserver.k8s.io",
-        "FlowSchema",
-        "flowschemas",
-        plain.PlainWithStatus,
-        {"v1beta1": 0},
-        (),
-        False,
-        (STATUS,),
-    ),
-    Row(
-        "flowcontrol.apiserver.k8s.io",
-        "PriorityLevelConfiguration",
-        "prioritylevelconfigurations",
-        plain.PlainWithStatus,
-        {"v1beta1": 0},
-        (),
-        False,
-        (STATUS,),
-    ),
-    Row("networking.k8s.io", "IngressClass", "ingressclasses", networking.IngressClass, BOTH, (), False),
-    Row("networking.k8s.io", "Ingress", "ingresses", networking.Ingress, BOTH, ("ing",), True, (STATUS,)),
-    Row("networking.k8s.io", "NetworkPolicy", "networkpolicies", networking.NetworkPolicy, V1, ("netpol",)),
-    Row("node.k8s.io", "RuntimeClass", "runtimeclasses", cluster.RuntimeClass, BOTH, (), False),
-    Row(
-        "policy",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        policy.DisruptionBudget,
-        {"v1": 21, "v1beta1": 0},
-        ("pdb",),
-        True,
-        (STATUS,),
-    ),
-    Row("policy", "PodSecurityPolicy", "podsecuritypolicies", plain.Plain, {"v1beta1": 0}, ("psp",), False),
-    Row("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", rbac.RoleBinding, BOTH, (), False),
-    Row("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", rbac.Role, BOTH, (), False),
-    Row("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", rbac.RoleBinding, BOTH),
-    Row("rbac.authorization.k8s.io", "Role", "roles", rbac.Role, BOTH),
-    Row("scheduling.k8s.io", "PriorityClass", "priorityclasses", cluster.PriorityClass, BOTH, ("pc",), False),
-    Row("storage.k8s.io", "CSIDriver", "csidrivers", storage.Driver, BOTH, (), False),
-    Row("storage.k8s.io", "CSINode", "csinodes", storage.DriverNode, BOTH, (), False),
-    Row("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", plain.Plain, {"v1": 24}),
-    Row("storage.k8s.io", "StorageClass", "storageclasses", storage.StorageClass, BOTH, ("sc",), False),
-    Row(
-        "storage.k8s.io",
-        "VolumeAttachment",
-        "volumeattachments",
-        storage.Attachment,
-        {"v1": 0, "v1beta1": 0},
-        (),
-        False,
-        (STATUS,),
-    ),
-]
+}
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
@@ -359,44 +216,43 @@ def definition_name(group: str, version: str, kind: str) -> str:
     return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{kind}"
 
 
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith("s") else f"{name}s"
+
+
 def builtin_registry(profile: str = "current") -> Registry:
     """Return a registry of the built-in kinds.
 
     `profile` is "current" (all that is implemented) or a minor release such as "1.20" (what that release served).
     """
     registry = Registry()
-    fill(registry, profile)
-    return registry
-
-
-def fill(registry: Registry, profile: str) -> None:
-    """Add the built-in kinds of the profile ("current", or a minor release such as "1.20")."""
     release = NEWEST if profile == "current" else int(profile.partition(".")[2])
-    groups = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
-    for row in ROWS:
-        priority, versions = groups[row.group]
-        for version, since in row.versions.items():
-            if since > release:
-                continue
-            resource = Resource(
-                group=row.group,
-                version=version,
-                kind=row.kind,
-                plural=row.plural,
-                list_kind=f"{row.kind}List",
-                # Else clients warn at every use that the short name means two kinds.
-                short_names=() if row.group == "extensions" and release == NEWEST else row.short,
-                namespaced=row.namespaced,
-                verbs=row.verbs,
-                categories=row.categories,
-                subresources=_subresources(row, version),
-            )
-            kind = row.rules(resource, definition_name(row.group, version, row.kind))
-            kind.store_group, kind.store_version = row.store if row.store[1] else (row.group, next(iter(row.versions)))
-            kind.release = release
-            registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
-
-
-def _subresources(row: Row, version: str) -> tuple[Subresource, ...]:
-    # The beta of VolumeAttachment never had the status subresource.
-    return () if (row.plural, version) == ("volumeattachments", "v1beta1") else row.subresources
+    priorities = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
+    served = [(name, one, version) for name in KINDS for one in KINDS[name] for version in one.versions]
+    for group, row, version in served:
+        if row.versions[version] > release:
+            continue
+        resource = Resource(
+            group=group,
+            version=version,
+            kind=row.kind,
+            plural=row.plural or _plural(row.kind),
+            list_kind=f"{row.kind}List",
+            # Else clients warn at every use that the short name means two kinds.
+            short_names=() if group == "extensions" and release == NEWEST else row.short,
+            namespaced=not row.cluster,
+            verbs=row.verbs,
+            categories=row.categories,
+            # The beta of VolumeAttachment never had the status subresource.
+            subresources=() if (row.kind, version) == ("VolumeAttachment", "v1beta1") else row.subresources,
+        )
+        kind = row.rules(resource, definition_name(group, version, row.kind))
+        kind.store_group, kind.store_version = row.store if row.store[1] else (group, next(iter(row.versions)))
+        kind.release = release
+        kind.has_status = STATUS in row.subresources
+        priority, versions = priorities[group]
+        registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
+    return registry

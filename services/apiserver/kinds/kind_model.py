@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
-from services.apiserver.kinds.field_errors import (
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata
+from services._rules.kubernetes.validation.field_errors import (
     DecodeError,
     ErrorType,
     FieldError,
@@ -179,7 +180,11 @@ class Kind:
         names = {*new, *old}.difference(outside)
         return any(new.get(name) != old.get(name) for name in names)
 
-    # Checks of everything but the metadata, which the caller checks with `meta.check_create` / `meta.check_update`.
+    # The metadata of an update is checked by the caller, which has filled in what a server writes.
+
+    def check_metadata(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with the metadata of a new object."""
+        return object_metadata.check_create(obj["metadata"], self.check_name, namespaced=self.resource.namespaced)
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new, defaulted object."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from schemas.manifest import Manifest
 from services.apiserver.kinds import discovery
@@ -33,7 +34,7 @@ class Registry:
         self._by_path: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str, str], Kind] = {}
         self._priority: dict[tuple[str, str], tuple[int, int]] = {}
-        self._discovery = discovery.Documents(self)
+        self._documents: dict[tuple[object, ...], Any] = {}
 
     def add_kind(
         self,
@@ -115,22 +116,30 @@ class Registry:
 
     # Discovery documents; each is cached until the registry changes.
 
+    def _document(self, build: Callable[..., Any], *arguments: object) -> Any:
+        key = (build, *arguments)
+        if self._documents.get(("generation",)) != self.generation:
+            self._documents = {("generation",): self.generation}
+        if key not in self._documents:
+            self._documents[key] = build(self, *arguments)
+        return self._documents[key]
+
     def api_versions(self, server_address: str = "") -> Manifest:
         """The document at /api."""
-        return self._discovery.api_versions(server_address)
+        return discovery.api_versions(self, server_address)
 
     def api_group_list(self) -> Manifest:
         """The document at /apis."""
-        return self._discovery.api_group_list()
+        return self._document(discovery.api_group_list)  # type: ignore[no-any-return]
 
     def api_group(self, group: str) -> Manifest | None:
         """The document at /apis/<group>; None when the group is not served."""
-        return self._discovery.api_group(group)
+        return discovery.api_group(self, group)
 
     def api_resource_list(self, group: str, version: str) -> Manifest | None:
         """The document at /api/v1 or /apis/<group>/<version>; None when it is not served."""
-        return self._discovery.api_resource_list(group, version)
+        return self._document(discovery.api_resource_list, group, version)  # type: ignore[no-any-return]
 
     def aggregated(self, *, core: bool, version: str = "v2") -> Manifest:
         """The APIGroupDiscoveryList at /api (`core`) or /apis, in apidiscovery.k8s.io/v2 or v2beta1."""
-        return self._discovery.aggregated(core=core, version=version)
+        return self._document(discovery.aggregated, core, version)  # type: ignore[no-any-return]

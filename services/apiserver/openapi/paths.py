@@ -9,7 +9,6 @@ import msgspec
 
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.openapi.definitions import META, name_of
-from services.apiserver.reads.responses import is_custom
 
 # verb -> (HTTP method, word in the operation id, x-kubernetes-action)
 _ITEM = {
@@ -24,7 +23,6 @@ _COLLECTION = {
     "deletecollection": ("delete", "deleteCollection", "deletecollection"),
 }
 _SUBRESOURCE = {**_ITEM, "create": ("post", "create", "post"), "delete": ("delete", "delete", "connect")}
-WRITES = ("post", "put", "patch")
 PATCH_MEDIA = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -90,108 +88,80 @@ def _of_kind(kind: Kind) -> Iterator[Operation]:
     resource = kind.resource
     base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     scope = "Namespaced" if resource.namespaced else ""
-    where = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
+    where = f"{base}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{base}/{resource.plural}"
     stem = title(resource.group) + title(resource.version)
     own = name_of(kind)
     in_namespace = ("namespace",) if resource.namespaced else ()
+    variables = ("name", *in_namespace)
     listed = own.rpartition(".")[0] + "." + (resource.list_kind or f"{resource.kind}List")
-
-    def make(path: str, entry: tuple[str, str, str], name: str, answer: str, variables: tuple[str, ...]) -> Operation:
-        method, word, action = entry
-        if word == "deleteCollection":
-            operation_id = f"delete{stem}Collection{name}"
-        else:
-            operation_id = f"{word}{stem}{name}"
-        query = {"list": LIST_PARAMETERS, "delete": DELETE_PARAMETERS}.get(action, ())
-        if method in WRITES:
-            query = (*WRITE_PARAMETERS, ("force", "boolean")) if method == "patch" else WRITE_PARAMETERS
-        body = own if method in ("post", "put") else ""
-        if method == "patch":
-            body = META + "Patch"
-        if method == "delete":
-            body = META + "DeleteOptions"
-        return Operation(
-            path,
-            method,
-            operation_id,
-            action,
-            resource.group,
-            resource.version,
-            resource.kind,
-            body,
-            answer,
-            variables,
-            query,
-            is_custom(kind),
-        )
-
+    name = f"{scope}{resource.kind}"
+    answers = {"list": listed, "deletecollection": META + "Status", "delete": META + "Status"}
     for verb, entry in _COLLECTION.items():
         if verb in resource.verbs:
-            answer = {"list": listed, "create": own}.get(verb, META + "Status")
-            yield make(f"{where}/{resource.plural}", entry, f"{scope}{resource.kind}", answer, in_namespace)
+            operation_id = f"{entry[1]}{stem}{name}"
+            if verb == "deletecollection":
+                operation_id = f"delete{stem}Collection{name}"
+            yield _operation(kind, where, operation_id, entry, own, answers.get(verb, own), in_namespace)
     if resource.namespaced and "list" in resource.verbs:
-        name = f"{resource.kind}ForAllNamespaces"
-        yield make(f"{base}/{resource.plural}", _COLLECTION["list"], name, listed, ())
-    variables = ("name", *in_namespace)
+        operation_id = f"list{stem}{resource.kind}ForAllNamespaces"
+        yield _operation(kind, f"{base}/{resource.plural}", operation_id, _COLLECTION["list"], own, listed, ())
     for verb, entry in _ITEM.items():
         if verb in resource.verbs:
-            answer = META + "Status" if verb == "delete" else own
-            path = f"{where}/{resource.plural}/{{name}}"
-            yield make(path, entry, f"{scope}{resource.kind}", answer, variables)
+            operation_id = f"{entry[1]}{stem}{name}"
+            yield _operation(kind, f"{where}/{{name}}", operation_id, entry, own, answers.get(verb, own), variables)
     for item in resource.subresources:
-        yield from _of_subresource(
-            kind, item, f"{where}/{resource.plural}/{{name}}/{item.name}", stem + scope, variables
-        )
+        yield from _of_subresource(kind, item, f"{where}/{{name}}/{item.name}", stem, variables)
 
 
 def _of_subresource(
     kind: Kind, item: Subresource, path: str, stem: str, variables: tuple[str, ...]
 ) -> Iterator[Operation]:
     resource = kind.resource
+    scope = "Namespaced" if resource.namespaced else ""
     group = resource.group if item.group is None else item.group
     version = item.version or resource.version
     answer = name_of(kind)
     if item.kind and item.kind != resource.kind:
         answer = f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{item.kind}"
-    connect = item.kind.endswith("Options")
+    named = (group, version, item.kind or resource.kind)
+    name = f"{scope}{resource.kind}{title(item.name)}"
     for verb in item.verbs:
         method, word, action = _SUBRESOURCE[verb]
-        name = f"{resource.kind}{title(item.name)}"
-        if connect:
-            yield Operation(
-                path,
-                method,
-                f"connect{stem.removesuffix('Namespaced')}{method.capitalize()}Namespaced{name}"
-                if resource.namespaced
-                else f"connect{stem}{method.capitalize()}{name}",
-                "connect",
-                group,
-                version,
-                item.kind,
-                "",
-                "",
-                variables,
-                (),
+        if item.kind.endswith("Options"):
+            entry = (method, word, "connect")
+            yield _operation(kind, path, f"connect{stem}{method.capitalize()}{name}", entry, "", "", variables, named)
+        else:
+            yield _operation(
+                kind, path, f"{word}{stem}{name}", (method, word, action), answer, answer, variables, named
             )
-            continue
-        query: tuple[tuple[str, str], ...] = WRITE_PARAMETERS if method in WRITES else ()
-        if method == "patch":
-            query = (*WRITE_PARAMETERS, ("force", "boolean"))
-        body = answer if method in ("post", "put") else META + "Patch" if method == "patch" else ""
-        yield Operation(
-            path,
-            method,
-            f"{word}{stem}{name}",
-            action,
-            group,
-            version,
-            item.kind or resource.kind,
-            body,
-            answer,
-            variables,
-            query,
-            is_custom(kind),
-        )
+
+
+def _operation(
+    kind: Kind,
+    path: str,
+    operation_id: str,
+    entry: tuple[str, str, str],
+    body: str,
+    answer: str,
+    variables: tuple[str, ...],
+    named: tuple[str, str, str] | None = None,
+) -> Operation:
+    """One operation that reads `body` where its method has one; a connection reads and answers nothing."""
+    resource = kind.resource
+    method, _, action = entry
+    query = {"list": LIST_PARAMETERS, "delete": DELETE_PARAMETERS}.get(action, ())
+    if action == "connect" or method == "get":
+        body = ""
+    elif method == "delete":
+        body = META + "DeleteOptions"
+    elif method == "patch":
+        body, query = META + "Patch", (*WRITE_PARAMETERS, ("force", "boolean"))
+    else:
+        query = WRITE_PARAMETERS
+    group, version, shown = named or (resource.group, resource.version, resource.kind)
+    return Operation(
+        path, method, operation_id, action, group, version, shown, body, answer, variables, query, kind.custom
+    )
 
 
 def extensions(operation: Operation) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.openapi import proto, v2, v3
+from services.apiserver.openapi import documents, proto
 
 # What the recorded server calls its JSON form.
 V2_JSON = "text/plain; charset=utf-8"
@@ -33,11 +33,6 @@ class OpenApi:
         self._cache: dict[str, Document] = {}
         self._groups: dict[str, tuple[object, bytes]] = {}
 
-    def __call__(self, path: str, query: dict[str, str], accept: str) -> tuple[bytes, str] | None:
-        """Return body and media type for a path under /openapi; None when there is nothing."""
-        found = self.find(path, accept)
-        return None if found is None else (found.body, found.media)
-
     def find(self, path: str, accept: str = "") -> Document | None:
         """Return the document at a path under /openapi in the form that the Accept header asks for."""
         if self._generation != self._registry.generation:
@@ -55,14 +50,14 @@ class OpenApi:
         return None
 
     def _put(self, key: str, body: bytes, media: str) -> Document:
-        found = Document(body, media, f'"{v3.fingerprint(body)}"')
+        found = Document(body, media, f'"{documents.fingerprint(body)}"')
         self._cache[key] = found
         return found
 
     def _v2(self, *, protobuf: bool) -> Document:
         key = "v2.proto" if protobuf else "v2"
         if key not in self._cache:
-            document = v2.document(self._registry, self._release, validates=self._with_v3)
+            document = documents.v2(self._registry, self._release, validates=self._with_v3)
             if protobuf:
                 return self._put(key, proto.encode(document), proto.MEDIA_TYPE)
             return self._put(key, msgspec.json.encode(document), V2_JSON)
@@ -72,11 +67,11 @@ class OpenApi:
         if "v3" not in self._cache:
             bodies = {}
             for group, version, _, _ in self._registry.group_versions():
-                name = v3.key(group, version)
+                name = documents.key(group, version)
                 found = self._group(name)
                 if found is not None:
                     bodies[name] = found.body
-            return self._put("v3", v3.encode(v3.index(bodies)), "application/json")
+            return self._put("v3", msgspec.json.encode(documents.index(bodies)), "application/json")
         return self._cache["v3"]
 
     def _group(self, name: str) -> Document | None:
@@ -94,11 +89,11 @@ class OpenApi:
             kept = self._groups.get(name)
             if kept is not None and kept[0] == kinds:
                 return self._put(key, kept[1], "application/json")
-            document = v3.document(self._registry, group, version, self._release)
+            document = documents.v3(self._registry, group, version, self._release)
             if document is None:
                 self._groups.pop(name, None)
                 return None
-            body = v3.encode(document)
+            body = msgspec.json.encode(document)
             self._groups[name] = (kinds, body)
             return self._put(key, body, "application/json")
         return self._cache[key]

@@ -14,10 +14,12 @@ from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.request_selectors import Selection
 from services.apiserver.reads.responses import View, error_frame
-from services.apiserver.store.store_port import Compacted, Entry, Event, Key, Store
+from services.apiserver.store.store_port import Compacted, Entry, Event, Key, Reads
 
 BOOKMARK_SECONDS = 60.0
 TICK_SECONDS = 5.0
+CHUNK = 512
+"""Entries that are encoded before other requests get their turn."""
 
 
 class _Token(msgspec.Struct):
@@ -26,17 +28,14 @@ class _Token(msgspec.Struct):
     start: str = ""
 
 
-class Page:
+class Page(msgspec.Struct):
     """One page of a list: entries and list metadata."""
 
-    __slots__ = ("entries", "meta")
-
-    def __init__(self, entries: list[Entry], meta: Manifest) -> None:
-        self.entries = entries
-        self.meta = meta
+    entries: list[Entry]
+    meta: Manifest
 
 
-def select(store: Store, kind: Kind, namespace: str, selection: Selection) -> Iterable[Entry]:
+def select(store: Reads, kind: Kind, namespace: str, selection: Selection) -> Iterable[Entry]:
     """Present entries that match."""
     if selection.name and (namespace or not kind.resource.namespaced):
         key = Key(kind.store_group, kind.resource.plural, namespace, selection.name)
@@ -49,32 +48,25 @@ def select(store: Store, kind: Kind, namespace: str, selection: Selection) -> It
     return [e for e in entries if selection.matches(kind.from_store(e.look()))]
 
 
-def list_page(store: Store, kind: Kind, namespace: str, options: ListOptions, selection: Selection) -> Page:
+def list_page(store: Reads, kind: Kind, namespace: str, options: ListOptions, selection: Selection) -> Page:
     """Answer a list request; raises 400 for bad tokens, 410 for expired snapshots, 504 for future revisions."""
     token = _read_token(options)
-    revision, start = store.revision, ""
+    revision = store.revision
     entries: Iterable[Entry]
-    if token is not None:
-        revision, start = token.rv, token.start
-        entries = _snapshot(store, kind, namespace, revision, token=True)
-    else:
-        asked = _list_revision(options)
-        if options.match == "Exact" or (options.limit and asked and not options.match):
-            revision = asked
-            _refuse_future(asked, store.revision)
-            entries = _snapshot(store, kind, namespace, asked)
-        else:
-            if asked:
-                _refuse_future(asked, store.revision)
-            entries = select(store, kind, namespace, selection)
-    if token is not None or options.match == "Exact":
-        entries = [e for e in entries if _path(e) >= start]
+    asked = 0 if token is not None else _list_revision(options)
+    if asked:
+        refuse_future(asked, revision)
+    if token is not None or options.match == "Exact" or (options.limit and asked and not options.match):
+        revision, start = (asked, "") if token is None else (token.rv, token.start)
+        entries = [e for e in _snapshot(store, kind, namespace, revision, token=token is not None) if _path(e) >= start]
         if not selection.everything:
             entries = [e for e in entries if selection.matches(kind.from_store(e.look()))]
+    else:
+        entries = select(store, kind, namespace, selection)
     meta: Manifest = {"resourceVersion": str(revision)}
     found = list(entries)
     limit = options.limit
-    if limit and len(found) > limit and not (options.revision == "0" and token is None):
+    if 0 < limit < len(found) and not (options.revision == "0" and token is None):
         page = found[:limit]
         after = _path(page[-1]) + "\0"
         raw = msgspec.json.encode(_Token("meta.k8s.io/v1", revision, after))
@@ -94,7 +86,7 @@ def _list_revision(options: ListOptions) -> int:
     return revision_of(text)
 
 
-def _snapshot(store: Store, kind: Kind, namespace: str, revision: int, *, token: bool = False) -> list[Entry]:
+def _snapshot(store: Reads, kind: Kind, namespace: str, revision: int, *, token: bool = False) -> list[Entry]:
     try:
         return list(store.list_at(kind.store_group, kind.resource.plural, namespace, revision))
     except Compacted as e:
@@ -105,7 +97,8 @@ def _snapshot(store: Store, kind: Kind, namespace: str, revision: int, *, token:
         raise status.expired(e.requested, e.floor) from e
 
 
-def _refuse_future(asked: int, current: int) -> None:
+def refuse_future(asked: int, current: int) -> None:
+    """Raise 504 for a revision that is not reached yet."""
     if asked > current:
         text = f"Too large resource version: {asked}, current: {current}"
         causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
@@ -143,7 +136,7 @@ def _read_token(options: ListOptions) -> _Token | None:
 class WatchRequest:
     """A watch about to run: everything that can be refused with a plain answer is checked in the constructor."""
 
-    def __init__(self, store: Store, view: View, namespace: str, options: ListOptions, selection: Selection) -> None:
+    def __init__(self, store: Reads, view: View, namespace: str, options: ListOptions, selection: Selection) -> None:
         self._store, self._view, self._namespace = store, view, namespace
         self._options, self._selection = options, selection
         self._kind = view.kind
@@ -166,7 +159,7 @@ class WatchRequest:
 
     async def frames(self, seconds: float) -> AsyncIterator[bytes]:
         """Chunks of frames until the time is over or the history was lost; an empty one now and then when quiet."""
-        view, options, kind = self._view, self._options, self._kind
+        view, options = self._view, self._options
         if self._too_old is not None:
             yield error_frame(status.expired(self._too_old.requested, self._too_old.floor).status)
             return
@@ -175,12 +168,14 @@ class WatchRequest:
         first = True
         cursor = self._cursor
         if self._initial is not None:
-            chunk = [view.initial(e, columns=first and i == 0) for i, e in enumerate(self._initial)]
-            first = first and not chunk
+            for start in range(0, len(self._initial), CHUNK):
+                entries = self._initial[start : start + CHUNK]
+                if view.fetches:
+                    await view.load(entries)
+                yield b"".join([view.initial(e, columns=first and i == 0) for i, e in enumerate(entries)])
+                first = False
             if options.send_initial and options.bookmarks:
-                chunk.append(view.bookmark(self._store.revision, {"k8s.io/initial-events-end": "true"}))
-            if chunk:
-                yield b"".join(chunk)
+                yield view.bookmark(cursor.revision, {"k8s.io/initial-events-end": "true"})
             self._initial = None
         sent = cursor.revision
         next_bookmark = loop.time() + BOOKMARK_SECONDS
@@ -194,8 +189,11 @@ class WatchRequest:
                 yield error_frame(status.expired(e.requested, e.floor).status)
                 return
             chunk = []
+            if view.fetches:
+                both = [(event.entry, None if self._selection.everything else event.prev) for event in events]
+                await view.load([entry for pair in both for entry in pair if entry is not None])
             for event in events:
-                frame = self._frame(event, kind, columns=first)
+                frame = self._frame(event, columns=first)
                 if frame is not None:
                     first = False
                     chunk.append(frame)
@@ -212,30 +210,19 @@ class WatchRequest:
         if options.bookmarks and cursor.revision > sent:
             yield view.bookmark(cursor.revision)
 
-    def _frame(self, event: Event, kind: Kind, *, columns: bool) -> bytes | None:
+    def _frame(self, event: Event, *, columns: bool) -> bytes | None:
         """An event as this watcher sees it: entering and leaving the selection are ADDED and DELETED."""
         key = event.entry.key
         if self._namespace and key.namespace != self._namespace:
             return None
-        selection, view = self._selection, self._view
-        prev = event.prev
+        selection, view, kind, prev = self._selection, self._view, self._kind, event.prev
         if selection.everything:
-            number = 2 if event.deleted else 1 if prev is not None else 0
-            if view.form.view == "Table":
-                shown = view.shown(kind.from_store(event.entry.obj), columns=columns)
-                word = ("ADDED", "MODIFIED", "DELETED")[number].encode()
-                return b'{"type":"%s","object":%s}\n' % (word, msgspec.json.encode(shown))
-            return view.event(event, number)
+            return view.event(event, 2 if event.deleted else 1 if prev is not None else 0, columns=columns)
         if selection.name and key.name != selection.name:
             return None
         was = prev is not None and selection.matches(kind.from_store(prev.obj))
         if event.deleted:
-            return view.event(event, 2) if was else None
-        now = selection.matches(kind.from_store(event.entry.obj))
-        if now:
-            return view.event(event, 1 if was else 0)
-        if was and prev is not None:
-            old = kind.from_store(prev.obj)
-            meta = {**old["metadata"], "resourceVersion": str(event.revision)}
-            return view.event(event, 2, {**old, "metadata": meta})
-        return None
+            return view.event(event, 2, columns=columns) if was else None
+        if selection.matches(kind.from_store(event.entry.obj)):
+            return view.event(event, 1 if was else 0, columns=columns)
+        return view.left(prev, event.revision, columns=columns) if was and prev is not None else None

@@ -1,12 +1,14 @@
 """Which form of answer a request accepts: JSON or YAML, and whether as the object, a Table or its metadata only."""
 
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from services._rules.kubernetes.content_negotiation import JSON, clauses, view_of
 from services.apiserver.core.status_errors import ApiError
 
+AGGREGATED: Final = "APIGroupDiscoveryList"
 _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
@@ -38,3 +40,22 @@ def negotiate(accept: str) -> Form | None:
         if media in ("application/yaml", "application/x-yaml"):
             return Form(yaml=True, view=view, version=version)
     return None
+
+
+@lru_cache(maxsize=64)
+def discovery_version(accept: str) -> str:
+    """The apidiscovery.k8s.io version an Accept header asks for; empty when it wants the plain documents."""
+    for media, parameters in clauses(accept):
+        if media not in ("application/json", "*/*", ""):
+            continue
+        if parameters.get("as") == AGGREGATED and parameters.get("g") == "apidiscovery.k8s.io":
+            if parameters.get("v") in ("v2", "v2beta1"):
+                return parameters["v"]
+        elif not parameters.get("as"):
+            return ""
+    return ""
+
+
+def discovery_media(version: str) -> str:
+    """The media type of aggregated discovery."""
+    return f"application/json;g=apidiscovery.k8s.io;v={version};as={AGGREGATED}"

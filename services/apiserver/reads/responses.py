@@ -1,7 +1,7 @@
 """Turning stored objects into response bytes: single objects, lists and watch events, in every form."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -12,18 +12,16 @@ from services.apiserver.reads.negotiation import Form
 from services.apiserver.store.store_port import Entry, Event
 
 _encode = msgspec.json.Encoder().encode
-_TYPES = ("ADDED", "MODIFIED", "DELETED")
 TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 """(kind, objects, includeObject, meta version, columns wanted) -> Table without metadata."""
 
 
-def is_custom(kind: Kind) -> bool:
-    """Whether the kind is defined by a CustomResourceDefinition."""
-    return kind.custom
-
-
 class View:
     """How one request sees objects of one kind: version, form and Table options."""
+
+    WORDS: ClassVar = ("ADDED", "MODIFIED", "DELETED")
+    fetches: ClassVar[bool] = False
+    """Whether entries have to be loaded before they are encoded; what the store of the API server holds is complete."""
 
     def __init__(self, kind: Kind, form: Form, query: dict[str, str], table: TableOf) -> None:
         self.kind = kind
@@ -37,9 +35,16 @@ class View:
         self._table = table
         resource = kind.resource
         shape = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
-        self._forms = [f"{number}{shape}" for number in range(len(_TYPES))]
+        self._forms = [f"{number}{shape}" for number in range(len(self.WORDS))]
         self._prefix = b'{"kind":%s,"apiVersion":%s,' % (_encode(resource.kind), _encode(resource.api_version))
         self._plain = not form.view
+
+    async def load(self, entries: Sequence[Entry]) -> None:
+        """Fetch what the next entries to encode consist of."""
+
+    def _object(self, entry: Entry, *, once: bool = False) -> Manifest:
+        """An object in the kind's version; `once`: it is read for this answer only."""
+        return self.kind.from_store(entry.look() if once else entry.obj)
 
     # -- single objects
 
@@ -53,53 +58,54 @@ class View:
                 obj = self.kind.from_store(stored)
                 return outcome.raw if obj is stored else _encode(obj)
             return _encode(outcome)
-        obj = self.kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome
-        return _encode(self.shown(obj))
+        return _encode(self.shown(self._object(outcome) if isinstance(outcome, Entry) else outcome))
 
-    def shown(self, obj: Manifest, *, columns: bool = True, listed: bool = False) -> Manifest:
+    def shown(self, obj: Manifest, *, columns: bool = True) -> Manifest:
         """One object (in the kind's version) in this form."""
         if self.form.view == "Table":
             table = self._table(self.kind, [obj], self.include, self.form.version, columns)
             meta = obj.get("metadata") or {}
-            head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{self.form.version}"}
-            shown = {k: meta[k] for k in ("selfLink", "resourceVersion") if k in meta}
-            return {**head, "metadata": shown, **table}
+            return self._meta("Table", {k: meta[k] for k in ("selfLink", "resourceVersion") if k in meta}) | table
         if self.form.view.startswith("Partial"):
-            return self._partial(obj)
+            return self._meta("PartialObjectMetadata", obj["metadata"])
         return obj
 
-    def _partial(self, obj: Manifest) -> Manifest:
-        return {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": f"meta.k8s.io/{self.form.version}",
-            "metadata": obj["metadata"],
-        }
+    def _meta(self, kind: str, metadata: Manifest) -> Manifest:
+        """The beginning of an object of meta.k8s.io."""
+        return {"kind": kind, "apiVersion": f"meta.k8s.io/{self.form.version}", "metadata": metadata}
 
     # -- lists
 
-    def list_bytes(self, entries: Iterable[Entry], meta: Manifest) -> bytes:
-        """JSON of a list."""
+    def parts(self, entries: Iterable[Entry]) -> list[Any]:
+        """What a list in this form holds of entries: rows, metadata or JSON."""
+        if self._plain:
+            return self._items(entries)
+        objects = [self._object(e, once=True) for e in entries]
+        if self.form.view == "Table":
+            rows: list[Any] = self._table(self.kind, objects, self.include, self.form.version, False)["rows"]
+            return rows
+        return [self._meta("PartialObjectMetadata", obj["metadata"]) for obj in objects]
+
+    def list_of(self, parts: list[Any], meta: Manifest) -> bytes:
+        """JSON of a list with these parts."""
         resource, kind = self.kind.resource, self.kind
         if self.form.view == "Table":
-            objects = [kind.from_store(e.look()) for e in entries]
-            head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{self.form.version}", "metadata": meta}
-            return _encode({**head, **self._table(kind, objects, self.include, self.form.version, True)})
+            table = self._table(kind, [], self.include, self.form.version, True)
+            return _encode({**self._meta("Table", meta), **table, "rows": parts})
         if self.form.view.startswith("Partial"):
-            items = [self._partial(kind.from_store(e.look())) for e in entries]
-            name = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self.form.version}"}
-            return _encode({**name, "metadata": meta, "items": items})
-        if is_custom(kind):
+            return _encode({**self._meta("PartialObjectMetadataList", meta), "items": parts})
+        if kind.custom:
             meta = {"continue": "", **meta}
         head_bytes = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
             _encode(resource.list_kind or resource.kind + "List"),
             _encode(resource.api_version),
             _encode(meta),
         )
-        return head_bytes + b",".join(self._items(entries)) + b"]}"
+        return head_bytes + b",".join(parts) + b"]}"
 
     def _items(self, entries: Iterable[Entry]) -> list[bytes]:
         """Items of a list; those of built-in kinds do not repeat kind and apiVersion."""
-        kind, prefix, whole = self.kind, self._prefix, is_custom(self.kind)
+        kind, prefix, whole = self.kind, self._prefix, self.kind.custom
         cut = len(prefix)
         out = []
         for entry in entries:
@@ -121,19 +127,23 @@ class View:
 
     # -- watch events
 
-    def event(self, event: Event, kind_of: int, obj: Manifest | None = None) -> bytes:
-        """The frame of an event: 0 added, 1 modified, 2 deleted; `obj` replaces the object shown."""
-        if obj is None and self.form.view != "Table":
-            return event.frame(self._forms[kind_of], lambda: self._frame(_TYPES[kind_of], event.entry))
-        shown = self.kind.from_store(event.entry.obj) if obj is None else obj
-        return _line(_TYPES[kind_of], _encode(self.shown(shown, columns=False)))
+    def event(self, event: Event, kind_of: int, *, columns: bool = False) -> bytes:
+        """The frame of an event: 0 added, 1 modified, 2 deleted."""
+        if self.form.view != "Table":
+            return event.frame(self._forms[kind_of], lambda: self._frame(self.WORDS[kind_of], event.entry))
+        return _line(self.WORDS[kind_of], _encode(self.shown(self._object(event.entry), columns=columns)))
+
+    def left(self, prev: Entry, revision: int, *, columns: bool = False) -> bytes:
+        """The frame of an object that left the selection: its last matching state at the revision of the change."""
+        old = self._object(prev)
+        old = {**old, "metadata": {**old["metadata"], "resourceVersion": str(revision)}}
+        return _line("DELETED", _encode(self.shown(old, columns=columns)))
 
     def initial(self, entry: Entry, *, columns: bool) -> bytes:
         """The frame of an object that existed when the watch began."""
         if self._plain:
             return self._frame("ADDED", entry)
-        shown = self.shown(self.kind.from_store(entry.look()), columns=columns)
-        return _line("ADDED", _encode(shown))
+        return _line("ADDED", _encode(self.shown(self._object(entry, once=True), columns=columns)))
 
     def _frame(self, word: str, entry: Entry) -> bytes:
         return _line(word, self.encoded(entry))
@@ -146,16 +156,9 @@ class View:
         resource = self.kind.resource
         obj: Manifest = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
         if self.form.view.startswith("Partial"):
-            obj = self._partial(obj)
+            obj = self._meta("PartialObjectMetadata", meta)
         elif self.form.view == "Table":
-            shown = {"resourceVersion": str(revision)}
-            obj = {
-                "kind": "Table",
-                "apiVersion": f"meta.k8s.io/{self.form.version}",
-                "metadata": shown,
-                "columnDefinitions": None,
-                "rows": [],
-            }
+            obj = self._meta("Table", {"resourceVersion": str(revision)}) | {"columnDefinitions": None, "rows": []}
         return _line("BOOKMARK", _encode(obj))
 
 

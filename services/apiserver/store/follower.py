@@ -47,24 +47,24 @@ class Following(Folding):
 
     async def _load(self) -> None:
         last = await self._stream.read(self._fold)
-        self._state.revision = max(self._state.revision, last)
-        for bucket in self._state.buckets.values():
+        self.revision = max(self.revision, last)
+        for bucket in self.buckets.values():
             bucket.shorten(STARTING_BYTES)
 
     async def _catch_up(self, until: int | None = None) -> None:
         """Apply messages after our revision that we did not see acknowledged; raises StoreUnavailable."""
         if until is None:
             last = await self._same()
-            if last is None or last == self._state.revision:
+            if last is None or last == self.revision:
                 return
             until = await self._barrier()
-        for sequence in range(self._state.revision + 1, until + 1):
+        for sequence in range(self.revision + 1, until + 1):
             found = await self._stream.api("STREAM.MSG.GET", {"seq": sequence})
             message = found.get("message")
             if message is not None:
                 data = base64.b64decode(message.get("data", ""))
                 self._fold(message["subject"], sequence, headers_of(message), data)
-        self._state.revision = max(self._state.revision, until)
+        self.revision = max(self.revision, until)
 
     async def _same(self) -> int | None:
         """Last sequence of the stream; None, and this store is lost, where it is not the one that was loaded."""
@@ -72,7 +72,7 @@ class Following(Folding):
         if (
             "error" not in info
             and info["created"] == self._stream.created
-            and info["state"]["last_seq"] >= self._state.revision
+            and info["state"]["last_seq"] >= self.revision
         ):
             return int(info["state"]["last_seq"])
         self._lose(f"stream {self._name} is not the one that was loaded; restart to rebuild")
@@ -100,7 +100,7 @@ class Following(Folding):
 
     def _beyond(self, sequence: int) -> None:
         """Raises StoreUnavailable, and this store is lost, where a new message got the place of one that was known."""
-        if sequence <= self._state.revision:
+        if sequence <= self.revision:
             self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
             raise StoreUnavailable(self._lost)
 
@@ -111,7 +111,7 @@ class Following(Folding):
             # Servers report an election, and a new leader answers before it applied what others stored.
             code = info.get("error", {}).get("err_code")
             replicated = self._stream.replicas > 1
-            short = code is None and replicated and info["state"]["last_seq"] < self._state.revision
+            short = code is None and replicated and info["state"]["last_seq"] < self.revision
             if not short and code in (None, NO_STREAM):
                 break
             await asyncio.sleep(0.25)
@@ -127,7 +127,7 @@ class Following(Folding):
         if not self._clear:
             return
         # A watch from before has to list again: the events that it would receive are gone.
-        await self._raise_floors({**self._floors(), "/secrets": self._state.revision})
+        await self._raise_floors({**self._floors(), "/secrets": self.revision})
         # A deletion goes last: without it the state before would count again, were this interrupted.
         for sequences in (self._clear.states, self._clear.deletions):
             for first in range(0, len(sequences), _ERASED_AT_ONCE):
@@ -156,7 +156,7 @@ class Following(Folding):
         if "error" in ack:
             raise StoreUnavailable(str(ack["error"].get("description")))
         self._beyond(ack["seq"])
-        if ack["seq"] != self._state.revision + 1:
+        if ack["seq"] != self.revision + 1:
             await self._catch_up(ack["seq"] - 1)
-        self._state.revision = ack["seq"]
+        self.revision = ack["seq"]
         self._forget_before(floors)

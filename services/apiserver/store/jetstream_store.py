@@ -22,7 +22,7 @@ from services._kit.base.settings import SettingsError
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.concurrency.tasks import end
 from services.apiserver.store.follower import Following
-from services.apiserver.store.secret_encryption import Sealing
+from services.apiserver.store.secret_encryption import Sealing, Secrets
 from services.apiserver.store.store_port import (
     Conflict,
     Entry,
@@ -31,7 +31,6 @@ from services.apiserver.store.store_port import (
     StoreUnavailable,
     encode_value,
 )
-from services.apiserver.store.stored_secrets import Secrets
 from services.apiserver.store.stream_connection import NO_MESSAGE, ObjectStream
 from services.apiserver.store.subject_names import DELETED, EXPECTED, PREV, WRITE, forget_subject, headers_of
 
@@ -192,7 +191,7 @@ class JetStreamStore(Following):
         return write.done
 
     def _check(self, write: _Write) -> None:
-        current = self._state.get(write.key)
+        current = self.get(write.key)
         actual = 0 if current is None else current.revision
         if actual != write.expected:
             raise Conflict(write.key, write.expected, actual)
@@ -300,7 +299,7 @@ class JetStreamStore(Following):
                 await self._commit_batch(part)
             return
         write = batch[0]
-        current = self._state.get(write.key)
+        current = self.get(write.key)
         write.fail(Conflict(write.key, write.expected, 0 if current is None else current.revision))
 
     async def _append(self, batch: Writes, write_id: str) -> dict[str, Any] | None:
@@ -328,20 +327,20 @@ class JetStreamStore(Following):
 
     async def _acknowledged(self, batch: Writes, last_sequence: int) -> None:
         first = last_sequence - len(batch) + 1
-        if last_sequence <= self._state.revision:
+        if last_sequence <= self.revision:
             # Catching up met these messages before their answer was found.
             for number, write in enumerate(batch):
                 if self._last(write.key) < first + number:
                     self._lose(f"stream {self._name} lost what it had confirmed; restart to rebuild")
                     write.fail(StoreUnavailable(self._lost))
                     continue
-                known = self._state.get(write.key)
+                known = self.get(write.key)
                 if known is None or known.revision != first + number:
                     known = Entry(write.key, write.value, first + number, write.obj)
                 if not write.done.done():
                     write.done.set_result(known)
             return
-        if first != self._state.revision + 1:
+        if first != self.revision + 1:
             await self._catch_up(first - 1)
         for number, write in enumerate(batch):
             entry = Entry(write.key, write.value, first + number, write.obj)

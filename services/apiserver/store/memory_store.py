@@ -3,15 +3,12 @@
 import asyncio
 
 from schemas.manifest import Manifest
-from services.apiserver.store.memory_reads import Reading
+from services.apiserver.store.object_index import Projection
 from services.apiserver.store.store_port import Conflict, Entry, Key, encode_value
 
 
-class MemoryStore(Reading):
+class MemoryStore(Projection):
     """The store port without a log behind it; `history` is the number of events kept per resource."""
-
-    def __init__(self, history: int = 8192) -> None:
-        super().__init__(history)
 
     async def start(self) -> None:
         """Nothing to load."""
@@ -29,18 +26,18 @@ class MemoryStore(Reading):
         raise AssertionError("unreachable: the event is never set")
 
     def _check(self, key: Key, expected: int) -> int:
-        current = self._state.get(key)
+        current = self.get(key)
         actual = 0 if current is None else current.revision
         if actual != expected:
             raise Conflict(key, expected, actual)
-        return self._state.revision + 1
+        return self.revision + 1
 
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
         entry = Entry(key, encode_value(obj), self._check(key, expected), obj)
-        self._state.apply_put(entry)
+        self.apply_put(entry)
         return entry
 
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         entry = Entry(key, encode_value(obj), self._check(key, expected), obj)
-        self._state.apply_delete(entry)
+        self.apply_delete(entry)
         return entry

@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from services.apiserver.store.store_port import Compacted, Entry, Event, Key
@@ -26,12 +26,12 @@ class _Names:
 class Bucket:
     """Present state and recent history of one resource."""
 
-    def __init__(self, history: int, floor: int) -> None:
+    def __init__(self, history: int) -> None:
         self.namespaces: dict[str, _Names] = {}
         self.count = 0
         self.events: list[Event] = []
         self.first = 0  # absolute number of events[0]
-        self.floor = floor
+        self.floor = 0
         self.capacity = history
         self._bytes = 0
         self.waiters: set[asyncio.Future[None]] = set()
@@ -133,19 +133,18 @@ class Bucket:
 
 
 class Projection:
-    """All resources of a store; both stores feed it and answer every read from it."""
+    """The reading half of the store port: all resources of a store, with `history` events per resource."""
 
     def __init__(self, history: int = 8192) -> None:
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.revision = 0
-        self.start_floor = 0
-        self.listeners: list[Callable[[Event], None]] = []
+        self._listeners: list[Callable[[Event], None]] = []
         self._history = history
 
     def bucket(self, group: str, resource: str) -> Bucket:
         found = self.buckets.get((group, resource))
         if found is None:
-            found = self.buckets[group, resource] = Bucket(self._history, self.start_floor)
+            found = self.buckets[group, resource] = Bucket(self._history)
         return found
 
     def apply_put(self, entry: Entry) -> None:
@@ -154,7 +153,7 @@ class Projection:
         self.revision = entry.revision
         event = Event(entry, bucket.set(entry), deleted=False)
         bucket.record(event)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(event)
 
     def apply_delete(self, entry: Entry) -> None:
@@ -163,18 +162,31 @@ class Projection:
         self.revision = entry.revision
         event = Event(entry, bucket.remove(entry.key), deleted=True)
         bucket.record(event)
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener(event)
 
     def get(self, key: Key) -> Entry | None:
         bucket = self.buckets.get((key.group, key.resource))
         return None if bucket is None else bucket.get(key.namespace, key.name)
 
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
+        return self.bucket(group, resource).entries(namespace)
+
+    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
+        return self.bucket(group, resource).entries_at(namespace, revision)
+
     def watch(self, group: str, resource: str, revision: int) -> "Cursor":
         bucket = self.bucket(group, resource)
         if revision < bucket.floor:
             raise Compacted(revision, bucket.floor)
         return Cursor(self, bucket, revision)
+
+    def floor(self, group: str, resource: str) -> int:
+        return self.bucket(group, resource).floor
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call a function with every event from now on."""
+        self._listeners.append(listener)
 
 
 class Cursor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -18,6 +18,7 @@ import structlog
 from schemas.subjects import escape
 from schemas.topology import Stream
 from services._kit.base.log_errors import LogError
+from services._kit.base.settings import SettingsError
 from services._kit.content.envelope_encryption import (
     DataKey,
     ForgedCiphertext,
@@ -34,7 +35,10 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message, NewMessage
 from services._kit.log.streams import apply_stream
 from services._rules.secrets.secret_objects import is_secret_resource
-from services.apiserver.store.store_port import Key
+from services.apiserver.store.store_port import Conflict, Key, StoreUnavailable
+
+if TYPE_CHECKING:
+    from services.apiserver.store.jetstream_store import JetStreamStore
 
 log = structlog.get_logger(__name__)
 
@@ -217,3 +221,58 @@ async def erase(connection: Connection, stream: str, seq: int) -> None:
     said = msgspec.json.decode(answer.data, type=dict[str, Any])
     if not said.get("success") and said.get("error", {}).get("err_code") not in (10037, 10043):
         raise LogError(f"the log's server did not erase message {seq} of {stream}: {said.get('error')}")
+
+
+class Secrets:
+    """Keeps the Secrets of one store encrypted."""
+
+    def __init__(self, store: JetStreamStore, sealing: Sealing) -> None:
+        self._store = store
+        self._sealing = sealing
+
+    async def prepare(self, key: Key) -> None:
+        """Have a key for an object that is about to be written, if it is a Secret; raises StoreUnavailable."""
+        if not self._sealing.covers(key):
+            return
+        try:
+            await self._sealing.prepare(key.namespace)
+        except (LogError, SettingsError) as e:
+            raise StoreUnavailable(f"no key for the Secrets of namespace {key.namespace}: {e}") from e
+
+    async def seal_what_is_clear(self) -> None:
+        """Encrypt the Secrets that an earlier version wrote as they were, and erase what it wrote from the disk."""
+        for key in self._store.in_clear():
+            await self._write_again(key)
+        await self._store.erase_clear()
+
+    async def _write_again(self, key: Key) -> None:
+        """Write an object as it is, encrypted with the key of now."""
+        while (entry := self._store.get(key)) is not None:
+            try:
+                await self._store.put(key, entry.obj, entry.revision)
+            except Conflict:
+                continue  # Perhaps written a moment before there was the new key.
+            return
+
+    async def forget(self, namespace: str) -> int:
+        """Make unreadable what the Secrets of a namespace held before; present ones stay. How many keys were erased.
+
+        Raises StoreUnavailable, then the keys are still there.
+        """
+        try:
+            await self._sealing.renew(namespace)
+            # What was under way with the earlier key is here then.
+            await self._store.settled()
+            for entry in list(self._store.list("", "secrets", namespace)):
+                await self._write_again(entry.key)
+            return await self._sealing.drop(namespace)
+        except (LogError, SettingsError) as e:
+            raise StoreUnavailable(str(e)) from e
+
+    async def asked_to_forget(self, message: Any) -> None:
+        """Answer a request of the command line, whose payload is a namespace."""
+        try:
+            answer: dict[str, Any] = {"erased": await self.forget(message.data.decode())}
+        except (StoreUnavailable, UnicodeDecodeError) as e:
+            answer = {"error": str(e)}
+        await message.respond(msgspec.json.encode(answer))

@@ -182,7 +182,27 @@ class Watch(Protocol):
         """Revision up to which the reader has seen everything."""
 
 
-class Store(Protocol):
+class Reads(Protocol):
+    """What lists and watches are answered from."""
+
+    @property
+    def revision(self) -> int:
+        """Revision of the latest write."""
+
+    def get(self, key: Key) -> Entry | None:
+        """Present state of one object."""
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
+        """Present states ordered by the bytes of namespace/name; all namespaces when `namespace` is empty."""
+
+    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
+        """States as of a revision; raises Compacted below the floor."""
+
+    def watch(self, group: str, resource: str, revision: int) -> Watch:
+        """Events after a revision; raises Compacted below the floor."""
+
+
+class Store(Reads, Protocol):
     """What a store does; every method but the writes and `start`/`stop` answers from memory."""
 
     async def start(self) -> None:
@@ -190,10 +210,6 @@ class Store(Protocol):
 
     async def stop(self) -> None:
         """Finish accepted writes and let go of connections."""
-
-    @property
-    def revision(self) -> int:
-        """Revision of the latest write."""
 
     @property
     def ready(self) -> bool:
@@ -210,18 +226,6 @@ class Store(Protocol):
 
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         """Remove an object at revision `expected`, recording `obj` as its last state."""
-
-    def get(self, key: Key) -> Entry | None:
-        """Present state of one object."""
-
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        """Present states ordered by the bytes of namespace/name; all namespaces when `namespace` is empty."""
-
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
-        """States as of a revision; raises Compacted below the floor."""
-
-    def watch(self, group: str, resource: str, revision: int) -> Watch:
-        """Events after a revision; raises Compacted below the floor."""
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Call a function with every event from now on, right after it became visible; it must return at once."""

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from services._kit.content.envelope_encryption import KeyUnavailable, key_id
-from services.apiserver.store.memory_reads import Reading
+from services.apiserver.store.object_index import Projection
 from services.apiserver.store.secret_encryption import ClearSecrets, Sealing
 from services.apiserver.store.store_port import Entry, Key, StoreUnavailable
 from services.apiserver.store.subject_names import DELETED, PREV, floor_subject, key_of
@@ -16,7 +16,7 @@ from services.apiserver.store.subject_names import DELETED, PREV, floor_subject,
 log = structlog.get_logger(__name__)
 
 
-class Folding(Reading):
+class Folding(Projection):
     """What a store knows; no input or output."""
 
     def __init__(self, stream: str, prefix: str, history: int, sealing: Sealing | None) -> None:
@@ -33,11 +33,11 @@ class Folding(Reading):
         """Take one message of the stream, in order."""
         if subject == floor_subject(self._prefix):
             self._forget_before(msgspec.json.decode(data, type=dict[str, int]))
-            self._state.revision = sequence
+            self.revision = sequence
             return
         key = key_of(self._prefix, subject)
         if key is None:
-            self._state.revision = sequence
+            self.revision = sequence
             return
         deleted = DELETED in headers
         try:
@@ -45,15 +45,15 @@ class Folding(Reading):
         except KeyUnavailable as e:
             # A later state of the object may be readable; watching from before this one would miss something.
             self._unreadable[key] = sequence, "" if deleted else e.description
-            bucket = self._state.bucket(key.group, key.resource)
+            bucket = self.bucket(key.group, key.resource)
             bucket.forget_before(sequence)
             bucket.remove(key)
             self._bury(key, sequence)
-            self._state.revision = sequence
+            self.revision = sequence
             return
         self._unreadable.pop(key, None)
         prev = int(headers.get(PREV, "0"))
-        bucket = self._state.bucket(key.group, key.resource)
+        bucket = self.bucket(key.group, key.resource)
         if prev != self._last(key):
             # The step before this one is no longer in the stream: watching from before it would miss something.
             bucket.forget_before(sequence)
@@ -61,22 +61,22 @@ class Folding(Reading):
                 bucket.remove(key)
             else:
                 bucket.set(entry)
-            self._state.revision = sequence
+            self.revision = sequence
             self._mark(key, sequence, deleted=deleted)
         else:
             self._take(entry, deleted=deleted)
 
     def _last(self, key: Key) -> int:
         """Last sequence of an object, of its deletion too; 0 for one that is not known."""
-        known = self._state.get(key)
+        known = self.get(key)
         return known.revision if known is not None else self._tombs.get(key, 0)
 
     def _take(self, entry: Entry, *, deleted: bool) -> None:
         """The next state of an object, whose state before is known."""
         if deleted:
-            self._state.apply_delete(entry)
+            self.apply_delete(entry)
         else:
-            self._state.apply_put(entry)
+            self.apply_put(entry)
         self._mark(entry.key, entry.revision, deleted=deleted)
 
     def _mark(self, key: Key, sequence: int, *, deleted: bool) -> None:
@@ -90,12 +90,12 @@ class Folding(Reading):
         self._tombs[key] = sequence
 
     def _floors(self) -> dict[str, int]:
-        return {"/".join(bucket_key): bucket.floor for bucket_key, bucket in self._state.buckets.items()}
+        return {"/".join(bucket_key): bucket.floor for bucket_key, bucket in self.buckets.items()}
 
     def _forget_before(self, floors: dict[str, int]) -> None:
         for name, revision in floors.items():
             group, _, resource = name.partition("/")
-            self._state.bucket(group, resource).forget_before(revision)
+            self.bucket(group, resource).forget_before(revision)
 
     def _opened(self, key: Key, data: bytes, sequence: int, deleted: bool) -> bytes:
         """An object as it was before it was encrypted; raises Locked."""

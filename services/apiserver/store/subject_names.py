@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
+from services._kit.log.jetstream import parse_headers
 from services.apiserver.store.store_port import Key
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
@@ -74,10 +75,4 @@ def forget_subject(prefix: str) -> str:
 
 def headers_of(message: dict[str, Any]) -> dict[str, str]:
     """Headers of a message read by the stream API."""
-    raw = base64.b64decode(message.get("hdrs", "")).decode()
-    out = {}
-    for line in raw.split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            out[name] = value.strip()
-    return out
+    return parse_headers(base64.b64decode(message.get("hdrs", "")))

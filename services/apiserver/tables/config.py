@@ -4,34 +4,29 @@ import datetime as dt
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.tables.autoscaling import autoscaler
-from services.apiserver.tables.human import age
-from services.apiserver.tables.printer import (
-    AGE,
-    CREATED_TEXT,
-    NAME,
-    Cells,
-    Column,
-    Printer,
-    name_of,
-    part,
-)
+from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, age, created
+from services.apiserver.tables.printer import Cell, Cells, name_of, part
 
-
-def _created(obj: Manifest, now: dt.datetime) -> str:
-    return age(obj["metadata"].get("creationTimestamp"), now)
+_MOST: Final = 2
+_BY_SOURCE: Final = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
 
 
 def _config_map(obj: Manifest, now: dt.datetime) -> Cells:
-    return [name_of(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), _created(obj, now)]
+    return [name_of(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), created(obj, now)]
 
 
 def _secret(obj: Manifest, now: dt.datetime) -> Cells:
-    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), _created(obj, now)]
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or ()), created(obj, now)]
 
 
 def _service_account(obj: Manifest, now: dt.datetime) -> Cells:
-    return [name_of(obj), len(obj.get("secrets") or ()), _created(obj, now)]
+    return [name_of(obj), len(obj.get("secrets") or ()), created(obj, now)]
 
 
 def _event(obj: Manifest, now: dt.datetime) -> Cells:
@@ -71,11 +66,7 @@ def _quota(obj: Manifest, now: dt.datetime) -> Cells:
     for name in sorted(hard):
         where = limits if name.startswith("limits.") else requests
         where.append(f"{name}: {used.get(name, '0')}/{hard[name]}")
-    return [name_of(obj), _created(obj, now), ", ".join(requests), ", ".join(limits)]
-
-
-def _role(obj: Manifest, now: dt.datetime) -> Cells:  # noqa: ARG001
-    return [name_of(obj), obj["metadata"].get("creationTimestamp", "")]
+    return [name_of(obj), created(obj, now), ", ".join(requests), ", ".join(limits)]
 
 
 def _binding(obj: Manifest, now: dt.datetime) -> Cells:
@@ -92,7 +83,7 @@ def _binding(obj: Manifest, now: dt.datetime) -> Cells:
     return [
         name_of(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
-        _created(obj, now),
+        created(obj, now),
         named("User"),
         named("Group"),
         accounts,
@@ -103,11 +94,11 @@ def _disruption_budget(obj: Manifest, now: dt.datetime) -> Cells:
     spec = part(obj, "spec")
     allowed = part(obj, "status").get("disruptionsAllowed") or 0
     least, most = (str(spec[name]) if name in spec else "N/A" for name in ("minAvailable", "maxUnavailable"))
-    return [name_of(obj), least, most, allowed, _created(obj, now)]
+    return [name_of(obj), least, most, allowed, created(obj, now)]
 
 
 def _lease(obj: Manifest, now: dt.datetime) -> Cells:
-    return [name_of(obj), part(obj, "spec").get("holderIdentity", ""), _created(obj, now)]
+    return [name_of(obj), part(obj, "spec").get("holderIdentity", ""), created(obj, now)]
 
 
 def _flow_schema(obj: Manifest, now: dt.datetime) -> Cells:
@@ -121,7 +112,7 @@ def _flow_schema(obj: Manifest, now: dt.datetime) -> Cells:
         part(spec, "priorityLevelConfiguration").get("name", ""),
         spec.get("matchingPrecedence") or 0,
         part(spec, "distinguisherMethod").get("type") or "<none>",
-        _created(obj, now),
+        created(obj, now),
         dangling,
     ]
 
@@ -131,122 +122,74 @@ def _priority_level(obj: Manifest, now: dt.datetime) -> Cells:
     queuing = part(limited, "limitResponse", "queuing")
     shares = limited.get("assuredConcurrencyShares") or limited.get("nominalConcurrencyShares") or "<none>"
     queues = [queuing.get(name) or "<none>" for name in ("queues", "handSize", "queueLengthLimit")]
-    return [name_of(obj), spec.get("type", ""), shares, *queues, _created(obj, now)]
+    return [name_of(obj), spec.get("type", ""), shares, *queues, created(obj, now)]
 
 
-def _bindings(kind: str) -> Printer:
-    return Printer(
-        (
-            NAME,
-            Column("Role", description="The role it grants."),
-            AGE,
-            Column("Users", priority=1, description=f"Users in the {kind}"),
-            Column("Groups", priority=1, description=f"Groups in the {kind}"),
-            Column("ServiceAccounts", priority=1, description=f"ServiceAccounts in the {kind}"),
-        ),
-        _binding,
-    )
+def _autoscaler(obj: Manifest, now: dt.datetime) -> Cells:
+    spec, status = part(obj, "spec"), part(obj, "status")
+    target = part(spec, "scaleTargetRef")
+    least = spec.get("minReplicas")
+    return [
+        name_of(obj),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _metrics(spec, status),
+        UNSET if least is None else str(least),
+        spec.get("maxReplicas") or 0,
+        status.get("currentReplicas") or 0,
+        created(obj, now),
+    ]
 
 
-_ROLE: Final = Printer((NAME, Column("Created At", "date", description=CREATED_TEXT)), _role)
-_EVENT: Final = Printer(
-    (
-        Column("Last Seen", description="The time at which the most recent occurrence of this event was recorded."),
-        Column("Type", description="Type of this event (Normal, Warning), new types could be added in the future"),
-        Column("Reason", description="Why it happened, in one word."),
-        Column("Object", description="The object that this event is about."),
-        Column("Subobject", priority=1, description="The part of the object."),
-        Column("Source", priority=1, description="Who reports it."),
-        Column("Message", description="A human-readable description of the status of this operation."),
-        Column("First Seen", priority=1, description="When it was first recorded."),
-        Column("Count", priority=1, description="The number of times this event has occurred."),
-        Column("Name", priority=1, description="The name of the event.", format="name"),
-    ),
-    _event,
-)
+def _metrics(spec: Manifest, status: Manifest) -> str:
+    wanted = spec.get("metrics")
+    if wanted is None:
+        percent = spec.get("targetCPUUtilizationPercentage")
+        if percent is None:
+            return NONE
+        current = status.get("currentCPUUtilizationPercentage")
+        return f"{UNKNOWN if current is None else f'{current}%'}/{percent}%"
+    if not wanted:
+        return NONE
+    current_metrics = status.get("currentMetrics") or []
+    texts = []
+    for index, metric in enumerate(wanted[:_MOST]):
+        current = current_metrics[index] if index < len(current_metrics) else {}
+        texts.append(_metric(metric, current))
+    more = f" + {len(wanted) - _MOST} more..." if len(wanted) > _MOST else ""
+    return ", ".join(texts) + more
 
-CONFIG: Final[dict[tuple[str, str], Printer]] = {
-    ("", "configmaps"): Printer((NAME, Column("Data", description="How many keys it has."), AGE), _config_map),
-    ("", "secrets"): Printer(
-        (
-            NAME,
-            Column("Type", description="Used to facilitate programmatic handling of secret data."),
-            Column("Data", description="How many keys it has."),
-            AGE,
-        ),
-        _secret,
-    ),
-    ("", "serviceaccounts"): Printer(
-        (NAME, Column("Secrets", description="How many secrets it may use."), AGE), _service_account
-    ),
-    ("", "events"): _EVENT,
-    ("events.k8s.io", "events"): _EVENT,
-    ("", "resourcequotas"): Printer(
-        (
-            NAME,
-            AGE,
-            Column(
-                "Request",
-                description="Request represents a minimum amount of cpu/memory that a container may consume.",
-            ),
-            Column("Limit", description="Limits that are used and allowed."),
-        ),
-        _quota,
-    ),
-    ("rbac.authorization.k8s.io", "roles"): _ROLE,
-    ("rbac.authorization.k8s.io", "clusterroles"): _ROLE,
-    ("rbac.authorization.k8s.io", "rolebindings"): _bindings("roleBinding"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): _bindings("clusterRoleBinding"),
-    ("autoscaling", "horizontalpodautoscalers"): Printer(
-        (
-            NAME,
-            Column("Reference", description="What it scales."),
-            Column("Targets", description="Present and wanted values of its metrics."),
-            Column("MinPods", description="The least replicas."),
-            Column("MaxPods", description="The most replicas."),
-            Column("Replicas", description="The present replicas."),
-            AGE,
-        ),
-        autoscaler,
-    ),
-    ("policy", "poddisruptionbudgets"): Printer(
-        (
-            NAME,
-            Column("Min Available", description="The minimum number of pods that must be available."),
-            Column("Max Unavailable", description="The maximum number of pods that may be unavailable."),
-            Column(
-                "Allowed Disruptions",
-                "integer",
-                description="Calculated number of pods that may be disrupted at this time.",
-            ),
-            AGE,
-        ),
-        _disruption_budget,
-    ),
-    ("coordination.k8s.io", "leases"): Printer(
-        (NAME, Column("Holder", description="Who holds the lease."), AGE), _lease
-    ),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"): Printer(
-        (
-            NAME,
-            Column("PriorityLevel", description="The priority level of its requests."),
-            Column("MatchingPrecedence", description="Which schema wins; the lowest does."),
-            Column("DistinguisherMethod", description="What tells its flows apart."),
-            AGE,
-            Column("MissingPL", description="references a broken or non-existent PriorityLevelConfiguration"),
-        ),
-        _flow_schema,
-    ),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): Printer(
-        (
-            NAME,
-            Column("Type", description="Whether its requests are limited."),
-            Column("AssuredConcurrencyShares", description="Its share of the server."),
-            Column("Queues", description="How many queues it has."),
-            Column("HandSize", description="How many queues one flow may use."),
-            Column("QueueLengthLimit", description="How many requests wait in a queue."),
-            AGE,
-        ),
-        _priority_level,
-    ),
+
+def _metric(metric: Manifest, current: Manifest) -> str:
+    kind = metric.get("type", "")
+    source = _BY_SOURCE.get(kind)
+    if source is None:
+        return "<unknown type>"
+    wanted, have = part(metric, source), part(current, source)
+    target, value = part(wanted, "target"), part(have, "current")
+    average = target.get("averageValue") or wanted.get("targetAverageValue")
+    if average is not None:
+        shown = value.get("averageValue") or have.get("currentAverageValue") or UNKNOWN
+        return f"{shown}/{average}{' (avg)' if kind in ('External', 'Object') else ''}"
+    if kind in ("Resource", "ContainerResource"):
+        percent = target.get("averageUtilization", wanted.get("targetAverageUtilization"))
+        used = value.get("averageUtilization", have.get("currentAverageUtilization"))
+        return f"{UNKNOWN if used is None else f'{used}%'}/{'<auto>' if percent is None else f'{percent}%'}"
+    wanted_value = target.get("value") or wanted.get("targetValue") or ""
+    return f"{value.get('value') or have.get('currentValue') or UNKNOWN}/{wanted_value}"
+
+
+CONFIG: Final[dict[str, Cell]] = {
+    "configmaps": _config_map,
+    "secrets": _secret,
+    "serviceaccounts": _service_account,
+    "events": _event,
+    "events.events.k8s.io": _event,
+    "resourcequotas": _quota,
+    "rolebindings.rbac.authorization.k8s.io": _binding,
+    "clusterrolebindings.rbac.authorization.k8s.io": _binding,
+    "horizontalpodautoscalers.autoscaling": _autoscaler,
+    "poddisruptionbudgets.policy": _disruption_budget,
+    "leases.coordination.k8s.io": _lease,
+    "flowschemas.flowcontrol.apiserver.k8s.io": _flow_schema,
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": _priority_level,
 }

@@ -16,6 +16,11 @@ def age(timestamp: str | None, now: dt.datetime) -> str:
     return UNKNOWN if moment is None else duration(now - moment)
 
 
+def created(obj: Manifest, now: dt.datetime) -> str:
+    """Return the age of an object."""
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
 def parse_time(timestamp: str | None) -> dt.datetime | None:
     """Return the moment of an RFC 3339 time in UTC; None without one or for a text that is none."""
     if not timestamp:
@@ -27,35 +32,30 @@ def parse_time(timestamp: str | None) -> dt.datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+_SCALES = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (180 * _MINUTE, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (48 * _HOUR, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+"""Below how many seconds a duration is shown in which unit, and in which smaller one besides."""
+
+
 def duration(span: dt.timedelta) -> str:
     """Return a duration in at most two units, coarser the longer it is."""
     seconds = int(span.total_seconds())
     if seconds < -1:
         return "<invalid>"
-    if seconds < 120:
-        return f"{max(seconds, 0)}s"
-    minutes = seconds // 60
-    if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 2 * 365:
-        return f"{days}d"
-    if days < 8 * 365:
-        return _two(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+    for below, unit, name, small, small_name in _SCALES:
+        if seconds < below:
+            rest = seconds % unit // small if small else 0
+            return f"{max(seconds, 0) // unit}{name}{f'{rest}{small_name}' if rest else ''}"
+    return f"{seconds // _YEAR}y"
 
 
 def labels(values: dict[str, str] | None) -> str:

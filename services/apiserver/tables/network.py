@@ -4,14 +4,10 @@ import datetime as dt
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, age, first_of, labels, selector
-from services.apiserver.tables.printer import AGE, NAME, Cells, Column, Printer, name_of, part
+from services.apiserver.tables.human import NONE, UNKNOWN, UNSET, created, first_of, labels, selector
+from services.apiserver.tables.printer import Cell, Cells, name_of, part
 
 _MOST: Final = 3
-
-
-def _created(obj: Manifest, now: dt.datetime) -> str:
-    return age(obj["metadata"].get("creationTimestamp"), now)
 
 
 def _service(obj: Manifest, now: dt.datetime) -> Cells:
@@ -24,7 +20,7 @@ def _service(obj: Manifest, now: dt.datetime) -> Cells:
         addresses[0],
         _external(spec, part(obj, "status")),
         ports,
-        _created(obj, now),
+        created(obj, now),
         labels(spec.get("selector")),
     ]
 
@@ -64,7 +60,7 @@ def _endpoints(obj: Manifest, now: dt.datetime) -> Cells:
         for port in ports:
             found += [f"{_bracketed(address)}:{port.get('port')}" for address in addresses]
     shown = first_of(found, len(found), _MOST) if obj.get("subsets") else NONE
-    return [name_of(obj), shown, _created(obj, now)]
+    return [name_of(obj), shown, created(obj, now)]
 
 
 def _bracketed(address: str) -> str:
@@ -79,7 +75,7 @@ def _slice(obj: Manifest, now: dt.datetime) -> Cells:
         obj.get("addressType", ""),
         first_of(ports, len(ports), _MOST) or UNSET,
         first_of(addresses, len(addresses), _MOST) or UNSET,
-        _created(obj, now),
+        created(obj, now),
     ]
 
 
@@ -92,7 +88,7 @@ def _ingress(obj: Manifest, now: dt.datetime) -> Cells:
         first_of(hosts, len(hosts), _MOST) or "*",
         balancer(part(obj, "status")),
         "80, 443" if spec.get("tls") else "80",
-        _created(obj, now),
+        created(obj, now),
     ]
 
 
@@ -103,61 +99,19 @@ def _ingress_class(obj: Manifest, now: dt.datetime) -> Cells:
     if parameters:
         group = parameters.get("apiGroup")
         shown = f"{parameters.get('kind', '')}{f'.{group}' if group else ''}/{parameters.get('name', '')}"
-    return [name_of(obj), spec.get("controller", ""), shown, _created(obj, now)]
+    return [name_of(obj), spec.get("controller", ""), shown, created(obj, now)]
 
 
 def _policy(obj: Manifest, now: dt.datetime) -> Cells:
-    return [name_of(obj), selector(part(obj, "spec").get("podSelector")), _created(obj, now)]
+    return [name_of(obj), selector(part(obj, "spec").get("podSelector")), created(obj, now)]
 
 
-_INGRESS: Final = Printer(
-    (
-        NAME,
-        Column("Class", description="The class that says who serves it."),
-        Column("Hosts", description="Hosts that incoming requests are matched against before the ingress rule"),
-        Column("Address", description="Address is a list containing ingress points for the load-balancer"),
-        Column("Ports", description="Ports of TLS configurations that open"),
-        AGE,
-    ),
-    _ingress,
-)
-
-NETWORK: Final[dict[tuple[str, str], Printer]] = {
-    ("", "services"): Printer(
-        (
-            NAME,
-            Column("Type", description="How the service is reached."),
-            Column("Cluster-IP", description="The address inside the cluster."),
-            Column("External-IP", description="The addresses outside of the cluster."),
-            Column("Port(s)", description="The ports that it serves."),
-            AGE,
-            Column("Selector", priority=1, description="Labels that choose the pods."),
-        ),
-        _service,
-    ),
-    ("", "endpoints"): Printer((NAME, Column("Endpoints", description="Addresses with ports."), AGE), _endpoints),
-    ("discovery.k8s.io", "endpointslices"): Printer(
-        (
-            NAME,
-            Column("AddressType", description="What kind of addresses it has."),
-            Column("Ports", description="The ports of all its endpoints."),
-            Column("Endpoints", description="The addresses of its endpoints."),
-            AGE,
-        ),
-        _slice,
-    ),
-    ("networking.k8s.io", "ingresses"): _INGRESS,
-    ("extensions", "ingresses"): _INGRESS,
-    ("networking.k8s.io", "ingressclasses"): Printer(
-        (
-            NAME,
-            Column("Controller", description="Controller that is responsible for handling this class"),
-            Column("Parameters", description="A reference to a resource with additional parameters"),
-            AGE,
-        ),
-        _ingress_class,
-    ),
-    ("networking.k8s.io", "networkpolicies"): Printer(
-        (NAME, Column("Pod-Selector", description="The pods that it applies to."), AGE), _policy
-    ),
+NETWORK: Final[dict[str, Cell]] = {
+    "services": _service,
+    "endpoints": _endpoints,
+    "endpointslices.discovery.k8s.io": _slice,
+    "ingresses.networking.k8s.io": _ingress,
+    "ingresses.extensions": _ingress,
+    "ingressclasses.networking.k8s.io": _ingress_class,
+    "networkpolicies.networking.k8s.io": _policy,
 }

@@ -4,8 +4,8 @@ import datetime as dt
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services.apiserver.tables.human import age, or_none
-from services.apiserver.tables.printer import AGE, NAME, Cells, Column, Printer, name_of, part
+from services.apiserver.tables.human import created, or_none
+from services.apiserver.tables.printer import Cells, name_of, part
 
 _COMPLETED: Final = {
     "Succeeded": {
@@ -18,12 +18,14 @@ _COMPLETED: Final = {
 }
 
 
-def _conditions(pod: Manifest) -> list[Manifest] | None:
+def completed(pod: Manifest) -> list[Manifest] | None:
+    """Return the conditions of the row: whether the pod has ended."""
     found = _COMPLETED.get(part(pod, "status").get("phase", ""))
     return [found] if found else None
 
 
-def _cells(pod: Manifest, now: dt.datetime) -> Cells:
+def pod_cells(pod: Manifest, now: dt.datetime) -> Cells:
+    """Return the cells of one pod."""
     spec, status = part(pod, "spec"), part(pod, "status")
     reason, restarts, ready = _state(spec, status)
     if pod["metadata"].get("deletionTimestamp"):
@@ -35,7 +37,7 @@ def _cells(pod: Manifest, now: dt.datetime) -> Cells:
         f"{ready}/{len(spec.get('containers') or ())}",
         reason,
         restarts,
-        age(pod["metadata"].get("creationTimestamp"), now),
+        created(pod, now),
         or_none(address),
         or_none(spec.get("nodeName")),
         or_none(status.get("nominatedNodeName")),
@@ -101,22 +103,3 @@ def _gates(spec: Manifest, status: Manifest) -> str:
     if not gates:
         return "<none>"
     return f"{sum(_holds(status, gate.get('conditionType')) for gate in gates)}/{len(gates)}"
-
-
-PODS: Final = Printer(
-    (
-        NAME,
-        Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-        Column("Status", description="The aggregate status of the containers in this pod."),
-        Column(
-            "Restarts", "integer", description="The number of times the containers in this pod have been restarted."
-        ),
-        AGE,
-        Column("IP", priority=1, description="The address of the pod."),
-        Column("Node", priority=1, description="The node the pod is bound to."),
-        Column("Nominated Node", priority=1, description="The node that is being cleared for the pod."),
-        Column("Readiness Gates", priority=1, description="How many of the readiness gates are open."),
-    ),
-    _cells,
-    _conditions,
-)

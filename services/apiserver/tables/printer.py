@@ -9,12 +9,8 @@ import msgspec
 from schemas.manifest import Manifest
 
 Cells = list[Any]
-
-NAME_TEXT = "Name must be unique within a namespace."
-AGE_TEXT = "How long ago the object was created."
-CREATED_TEXT = "When the object was created."
-CONTAINERS_TEXT = "Names of each container in the template."
-IMAGES_TEXT = "Images referenced by each container in the template."
+Cell = Callable[[Manifest, dt.datetime], Cells]
+"""(object, present time) -> the cells of its row."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -37,11 +33,8 @@ class Column(msgspec.Struct, frozen=True):
         }
 
 
-NAME = Column("Name", description=NAME_TEXT, format="name")
-AGE = Column("Age", description=AGE_TEXT)
-CONTAINERS = Column("Containers", priority=1, description=CONTAINERS_TEXT)
-IMAGES = Column("Images", priority=1, description=IMAGES_TEXT)
-SELECTOR = Column("Selector", priority=1, description="Labels that choose the pods.")
+NAME = Column("Name", description="Name must be unique within a namespace.", format="name")
+AGE = Column("Age", description="How long ago the object was created.")
 
 
 class Printer(msgspec.Struct, frozen=True):
@@ -51,7 +44,7 @@ class Printer(msgspec.Struct, frozen=True):
     """
 
     columns: tuple[Column, ...]
-    cells: Callable[[Manifest, dt.datetime], Cells]
+    cells: Cell
     conditions: Callable[[Manifest], list[Manifest] | None] | None = None
     hidden: frozenset[str] = frozenset()
 
@@ -69,3 +62,44 @@ def part(obj: Manifest, *path: str) -> Any:
         if node is None:
             return {}
     return node
+
+
+def table(
+    printer: Printer, objects: list[Manifest], include: str, version: str, columns: bool, now: dt.datetime
+) -> Manifest:
+    """Return `columnDefinitions` and `rows` of a Table.
+
+    `include` is the request's includeObject (None, Metadata or Object; empty is Metadata), `version` that of
+    meta.k8s.io asked for; without `columns` the definitions are null, as in later events of a watch.
+    """
+    return {
+        "columnDefinitions": [column.definition() for column in printer.columns] if columns else None,
+        "rows": [_row(printer, obj, include, version, now) for obj in objects],
+    }
+
+
+def _row(printer: Printer, obj: Manifest, include: str, version: str, now: dt.datetime) -> Manifest:
+    row: Manifest = {"cells": printer.cells(obj, now)}
+    conditions = printer.conditions(obj) if printer.conditions is not None else None
+    if conditions:
+        row["conditions"] = conditions
+    if include == "None":
+        row["object"] = None
+    elif include == "Object":
+        row["object"] = obj
+    else:
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": f"meta.k8s.io/{version}",
+            "metadata": _shown(obj.get("metadata") or {}, printer.hidden),
+        }
+    return row
+
+
+def _shown(metadata: Manifest, hidden: frozenset[str]) -> Manifest:
+    annotations = metadata.get("annotations") or {}
+    if not hidden & annotations.keys():
+        return metadata
+    kept = {name: value for name, value in annotations.items() if name not in hidden}
+    rest = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**rest, "annotations": kept} if kept else rest

@@ -4,25 +4,8 @@ import datetime as dt
 from typing import Final
 
 from schemas.manifest import Manifest
-from services.apiserver.tables.human import NONE, age, duration, labels, parse_time, selector
-from services.apiserver.tables.printer import (
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    NAME,
-    SELECTOR,
-    Cells,
-    Column,
-    Printer,
-    name_of,
-    part,
-)
-
-_READY_TEXT: Final = "Number of the pod with ready state"
-
-
-def _created(obj: Manifest, now: dt.datetime) -> str:
-    return age(obj["metadata"].get("creationTimestamp"), now)
+from services.apiserver.tables.human import NONE, age, created, duration, labels, parse_time, selector
+from services.apiserver.tables.printer import Cell, Cells, name_of, part
 
 
 def _containers(template: Manifest) -> list[str]:
@@ -41,7 +24,7 @@ def _deployment(obj: Manifest, now: dt.datetime) -> Cells:
         f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}",
         status.get("updatedReplicas") or 0,
         status.get("availableReplicas") or 0,
-        _created(obj, now),
+        created(obj, now),
         *_containers(part(spec, "template")),
         "" if chosen == NONE else chosen,
     ]
@@ -50,7 +33,7 @@ def _deployment(obj: Manifest, now: dt.datetime) -> Cells:
 def _stateful_set(obj: Manifest, now: dt.datetime) -> Cells:
     spec, status = part(obj, "spec"), part(obj, "status")
     ready = f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}"
-    return [name_of(obj), ready, _created(obj, now), *_containers(part(spec, "template"))]
+    return [name_of(obj), ready, created(obj, now), *_containers(part(spec, "template"))]
 
 
 def _replica_set(obj: Manifest, now: dt.datetime) -> Cells:
@@ -63,7 +46,7 @@ def _replica_set(obj: Manifest, now: dt.datetime) -> Cells:
         spec.get("replicas") or 0,
         status.get("replicas") or 0,
         status.get("readyReplicas") or 0,
-        _created(obj, now),
+        created(obj, now),
         *_containers(part(spec, "template")),
         chosen,
     ]
@@ -79,7 +62,7 @@ def _daemon_set(obj: Manifest, now: dt.datetime) -> Cells:
         status.get("updatedNumberScheduled") or 0,
         status.get("numberAvailable") or 0,
         labels(part(spec, "template", "spec").get("nodeSelector")),
-        _created(obj, now),
+        created(obj, now),
         *_containers(part(spec, "template")),
         selector(spec.get("selector")),
     ]
@@ -99,7 +82,7 @@ def _job(obj: Manifest, now: dt.datetime) -> Cells:
         name_of(obj),
         done,
         took,
-        _created(obj, now),
+        created(obj, now),
         *_containers(part(spec, "template")),
         selector(spec.get("selector")),
     ]
@@ -116,7 +99,7 @@ def _cron_job(obj: Manifest, now: dt.datetime) -> Cells:
         "<unset>" if suspend is None else str(bool(suspend)),
         len(status.get("active") or ()),
         age(last, now) if last else NONE,
-        _created(obj, now),
+        created(obj, now),
         *_containers(part(job, "template")),
         selector(job.get("selector")),
     ]
@@ -128,7 +111,7 @@ def _revision(obj: Manifest, now: dt.datetime) -> Cells:
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]
         controller = f"{owner.get('kind', '').lower()}{f'.{group}' if group else ''}/{owner.get('name', '')}"
-    return [name_of(obj), controller, obj.get("revision") or 0, _created(obj, now)]
+    return [name_of(obj), controller, obj.get("revision") or 0, created(obj, now)]
 
 
 def _pod_template(obj: Manifest, now: dt.datetime) -> Cells:  # noqa: ARG001
@@ -136,103 +119,14 @@ def _pod_template(obj: Manifest, now: dt.datetime) -> Cells:  # noqa: ARG001
     return [name_of(obj), *_containers(template), labels(part(template, "metadata").get("labels"))]
 
 
-_REPLICAS: Final = Printer(
-    (
-        NAME,
-        Column("Desired", "integer", description="Replicas that are wanted."),
-        Column("Current", "integer", description="Replicas that exist."),
-        Column("Ready", "integer", description="The number of ready replicas for this replica set."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ),
-    _replica_set,
-)
-
-WORKLOADS: Final[dict[tuple[str, str], Printer]] = {
-    ("apps", "deployments"): Printer(
-        (
-            NAME,
-            Column("Ready", description=_READY_TEXT),
-            Column("Up-to-date", description="Replicas of the present template."),
-            Column("Available", description="Replicas that have been ready for long enough."),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ),
-        _deployment,
-    ),
-    ("apps", "replicasets"): _REPLICAS,
-    ("", "replicationcontrollers"): _REPLICAS,
-    ("apps", "statefulsets"): Printer(
-        (NAME, Column("Ready", description=_READY_TEXT), AGE, CONTAINERS, IMAGES), _stateful_set
-    ),
-    ("apps", "daemonsets"): Printer(
-        (
-            NAME,
-            Column("Desired", "integer", description="Nodes that should run the pod."),
-            Column("Current", "integer", description="Nodes that run the pod and should."),
-            Column("Ready", "integer", description="Nodes whose pod is ready."),
-            Column(
-                "Up-to-date", "integer", description="The total number of nodes that are running updated daemon pod"
-            ),
-            Column("Available", "integer", description="Nodes whose pod is available."),
-            Column("Node Selector", description="Labels that nodes have to have."),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ),
-        _daemon_set,
-        hidden=frozenset({"deprecated.daemonset.template.generation"}),
-    ),
-    ("apps", "controllerrevisions"): Printer(
-        (
-            NAME,
-            Column("Controller", description="Controller of the object"),
-            Column("Revision", description="Revision indicates the revision of the state represented by Data."),
-            AGE,
-        ),
-        _revision,
-    ),
-    ("batch", "jobs"): Printer(
-        (
-            NAME,
-            Column("Completions", description="The number of pods which reached phase Succeeded."),
-            Column("Duration", description="Time required to complete the job."),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ),
-        _job,
-    ),
-    ("batch", "cronjobs"): Printer(
-        (
-            NAME,
-            Column("Schedule", description="The schedule in Cron format, see https://en.wikipedia.org/wiki/Cron."),
-            Column("Suspend", "boolean", description="Whether further runs are held back."),
-            Column("Active", "integer", description="A list of pointers to currently running jobs."),
-            Column(
-                "Last Schedule",
-                description="Information when was the last time the job was successfully scheduled.",
-            ),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ),
-        _cron_job,
-    ),
-    ("", "podtemplates"): Printer(
-        (
-            NAME,
-            Column("Containers", description="Names of each container in the template."),
-            Column("Images", description="Images referenced by each container in the template."),
-            Column("Pod Labels", description="The labels for the pod template."),
-        ),
-        _pod_template,
-    ),
+WORKLOADS: Final[dict[str, Cell]] = {
+    "deployments.apps": _deployment,
+    "replicasets.apps": _replica_set,
+    "replicationcontrollers": _replica_set,
+    "statefulsets.apps": _stateful_set,
+    "daemonsets.apps": _daemon_set,
+    "controllerrevisions.apps": _revision,
+    "jobs.batch": _job,
+    "cronjobs.batch": _cron_job,
+    "podtemplates": _pod_template,
 }

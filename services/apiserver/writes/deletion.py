@@ -1,17 +1,20 @@
-"""Deleting objects: preconditions, grace periods, finalizers and propagation, and what a deletion answers."""
+"""Deleting objects: preconditions, grace periods, finalizers, propagation, and evictions within disruption budgets."""
 
 import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import integer, truth
 from services.apiserver.core.request_context import Call, now, timestamp
-from services.apiserver.kinds import field_errors as fields
+from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.store.store_port import Conflict, Entry, StoreTooLarge, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Entry, Key, StoreTooLarge, StoreUnavailable
 from services.apiserver.writes.object_writes import Objects, store_error
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -127,6 +130,16 @@ class Deleter:
             except (StoreUnavailable, StoreTooLarge) as e:
                 raise store_error(e) from e
         raise status.conflict(kind.resource, name, status.MODIFIED)
+
+    async def discard(
+        self, kind: Kind, key: Key, options: DeleteOptions, call: Call, tolerated: tuple[int, ...] = (404,)
+    ) -> None:
+        """Delete an object that may be gone already; refusals with the codes in `tolerated` are no errors."""
+        try:
+            await self.delete(kind, key.namespace, key.name, options, call)
+        except status.ApiError as e:
+            if e.code not in tolerated:
+                raise
 
     @staticmethod
     def _check_preconditions(kind: Kind, old: Manifest, options: DeleteOptions) -> None:
@@ -271,3 +284,74 @@ def _finalizers(kind: Kind, existing: list[str], options: DeleteOptions) -> list
     if foreground:
         kept.append(FOREGROUND)
     return existing if set(kept) == set(existing) else kept
+
+
+class Evictions:
+    """Deletes pods through their disruption budgets."""
+
+    def __init__(self, objects: Objects, deleter: Deleter) -> None:
+        self._objects = objects
+        self._deleter = deleter
+
+    async def evict(self, kind: Kind, namespace: str, name: str, options: DeleteOptions, call: Call) -> None:
+        """Evict a pod; raises 404, 429 or 500."""
+        pod = self._objects.get(kind, namespace, name).obj
+        phase = (pod.get("status") or {}).get("phase")
+        if phase not in ("Succeeded", "Failed", "Pending", None, "") and not pod["metadata"].get("deletionTimestamp"):
+            await self._spend(pod, namespace, call, dry_run=call.dry_run or options.dry_run)
+        await self._deleter.delete(kind, namespace, name, options, call)
+
+    def _budgets(self, pod: Manifest, namespace: str) -> list[Entry]:
+        found = []
+        labels = pod["metadata"].get("labels") or {}
+        for entry in self._objects.store.list("policy", "poddisruptionbudgets", namespace):
+            selector = (entry.obj.get("spec") or {}).get("selector")
+            if not selector:
+                continue
+            try:
+                matches = compile_selector(selector).matches(labels)
+            except LabelSelectorError:
+                continue
+            if matches:
+                found.append(entry)
+        return found
+
+    async def _spend(self, pod: Manifest, namespace: str, call: Call, *, dry_run: bool) -> None:
+        budgets = self._budgets(pod, namespace)
+        if len(budgets) > 1:
+            text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise ApiError(500, "", text)
+        for entry in budgets:
+            budget = entry.obj
+            state, name = budget.get("status") or {}, entry.key.name
+            if state.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+                raise _refused(f"The disruption budget {name} is still being processed by the server.")
+            if state.get("disruptionsAllowed", 0) <= 0:
+                raise _refused(
+                    f"The disruption budget {name} needs {state.get('desiredHealthy', 0)} healthy pods and has "
+                    f"{state.get('currentHealthy', 0)} currently"
+                )
+            if dry_run:
+                continue
+            owner = self._objects.registry.by_api_version(str(budget["apiVersion"]), "PodDisruptionBudget")
+            if owner is None:
+                continue
+
+            def make(old: Manifest) -> Manifest:
+                new = clone(old)
+                left = new.setdefault("status", {})
+                if left.get("disruptionsAllowed", 0) <= 0:
+                    raise _refused(f"The disruption budget {old['metadata']['name']} allows no further disruption.")
+                left["disruptionsAllowed"] -= 1
+                left.setdefault("disruptedPods", {})[pod["metadata"]["name"]] = timestamp(now())
+                return new
+
+            await self._objects.update(
+                owner, namespace, name, make, Call(call.user, verb="update"), subresource="status", patch=True
+            )
+
+
+def _refused(text: str) -> ApiError:
+    details = {"causes": [{"reason": "DisruptionBudget", "message": text}]}
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return ApiError(429, "TooManyRequests", message, details)

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, Raw, invalid
 from services.apiserver.admission.chain import Admission, Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.audit import Audit
@@ -17,8 +19,6 @@ from services.apiserver.core.duplicate_fields import doubled_fields
 from services.apiserver.core.request_context import Call, stamp
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import object_metadata as metadata
-from services.apiserver.kinds.field_errors import FieldError, Raw, invalid
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.store.store_port import (
@@ -159,7 +159,7 @@ class Objects:
         kind.prepare_create(obj)
         if self.allocate is not None and not call.dry_run:
             self.allocate(kind, obj, None)
-        errors = metadata.check_create(kind, obj) + kind.validate_create(obj)
+        errors = kind.check_metadata(obj) + kind.validate_create(obj)
         if errors:
             raise status.invalid(kind.group_kind, meta.get("name") or "", errors)
         attributes.new, attributes.name = obj, meta["name"]

@@ -4,10 +4,10 @@ import datetime as dt
 import uuid
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.auth.authentication import ServiceAccountTokens
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import now, timestamp
-from services.apiserver.kinds import field_errors as fields
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Key
 from services.apiserver.writes.object_writes import Objects

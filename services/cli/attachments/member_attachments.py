@@ -1,10 +1,10 @@
-"""Makes clusters members; one that cannot be reached is named and does not hold up the others."""
+"""Makes clusters members; one that cannot be reached does not hold up the others and is tried again."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +12,15 @@ import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._kit.base.private_files import private_text
 from services._kit.credentials.access import open_member
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.attachments.attachment_checks import Unusable, Usable, examine
 from services.cli.common.control_plane import read_kubeconfig
+from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused, NotReady
-from services.cli.common.waiting import answers, wait_until
-from services.cli.members.join import Traits, access_of_kubeconfig, cluster_id, join, kubeconfig_of, member_identity
+from services.cli.common.waiting import answers, condition, opened, wait_until
+from services.cli.members.clusters import CLUSTERS
+from services.cli.members.join import access_of_kubeconfig, cluster_id, join, member_identity, save_kubeconfig
 
 READY_SECONDS: Final = 60.0
 ATTACHED_READY_SECONDS: Final = 20.0
@@ -38,14 +39,11 @@ class Joined(Struct, frozen=True, kw_only=True):
 
 async def register_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
     """Enter pull members and write their agents' kubeconfigs; what is there already is kept."""
-    client = await KubeClient.from_kubeconfig(control)
-    try:
+    async with opened(control) as client:
         known = await known_clusters(client)
         await asyncio.gather(
             *(_join_one(client, name, members[name], known.get(name), path) for name, path in agents.items())
         )
-    finally:
-        await client.close()
     return ", ".join(agents)
 
 
@@ -60,8 +58,7 @@ async def join_members(
     Those with an agent's kubeconfig become pull members. `attached` are kubeconfigs of clusters that are not ours: what
     is wrong with one of them is found within seconds, said, and not waited for.
     """
-    client = await KubeClient.from_kubeconfig(control)
-    try:
+    async with opened(control) as client:
         known = await known_clusters(client)
         ours = [
             _join_one(client, name, path, known.get(name), (agents or {}).get(name)) for name, path in members.items()
@@ -72,14 +69,12 @@ async def join_members(
         usable = [name for name, trouble in found.items() if not trouble]
         slow = await asyncio.gather(*(_settled(client, name, own=name in members) for name in usable))
         found.update(zip(usable, slow, strict=True))
-    finally:
-        await client.close()
     return Joined(members=names, troubles={name: trouble for name, trouble in found.items() if trouble})
 
 
 async def known_clusters(control: KubeClient) -> dict[str, Manifest]:
     """The Cluster objects by name."""
-    present = await control.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters"))
+    present = await control.get(CLUSTERS)
     return {item["metadata"]["name"]: item for item in present.get("items") or ()}
 
 
@@ -114,11 +109,8 @@ async def attach(control: KubeClient, name: str, path: Path, known: Manifest | N
 
 
 async def _enter(control: KubeClient, name: str, usable: Usable) -> None:
-    member = await KubeClient.from_kubeconfig(usable.kubeconfig)
-    try:
+    async with opened(usable.kubeconfig) as member:
         ours = await member_identity(member, name, usable.access)
-    finally:
-        await member.close()
     if not ours.token and not ours.client_cert:
         raise JoinRefused(
             "the cluster issues no tokens and the kubeconfig holds neither token nor client certificate; "
@@ -173,8 +165,7 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
     pull = spec.get("syncMode") == "Pull"
     joined = pull or spec.get("apiEndpoint") == access.endpoint
     served = not pull or agent is None or _there(agent)
-    member = await KubeClient.from_kubeconfig(path)
-    try:
+    async with opened(path) as member:
         silence = await answers(member)
         if joined and (silence or served):
             return silence
@@ -182,10 +173,8 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
             await wait_until(f"member {name}", lambda: answers(member), READY_SECONDS)
         identity = await cluster_id(member)
         ours = await member_identity(member, name, access)
-    finally:
-        await member.close()
     if agent is not None:
-        private_text(agent, msgspec.json.encode(kubeconfig_of(ours, name)).decode())
+        save_kubeconfig(agent, ours, name)
     if not joined:
         await join(control, name, ours, identity, Traits(), mode="Pull" if agent else "Push", reuse=True)
     return ""
@@ -208,13 +197,74 @@ async def _settled(control: KubeClient, name: str, *, own: bool) -> str:
 
 async def until_ready(control: KubeClient, name: str, seconds: float) -> None:
     """Wait until the control plane calls a member Ready; raises NotReady."""
-    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", name)
+    path = f"{CLUSTERS}/{name}"
 
     async def look() -> str:
         cluster = await control.get(path)
-        for condition in (cluster.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Ready":
-                return "" if condition["status"] == "True" else str(condition.get("message"))
-        return "its condition is not known yet"
+        ready = condition(cluster, "Ready")
+        if not ready:
+            return "its condition is not known yet"
+        return "" if ready["status"] == "True" else str(ready.get("message"))
 
     await wait_until(f"member {name}", look, seconds)
+
+
+PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 30.0
+_READY_SECONDS: Final = 30.0
+
+
+def leave(path: Path, troubles: Mapping[str, str]) -> None:
+    """Write down which members are to be tried again, and why."""
+    path.write_bytes(msgspec.json.encode(dict(troubles)))
+
+
+def left(path: Path) -> dict[str, str]:
+    """What `leave` has written; empty without it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return {}
+
+
+async def keep_trying(
+    control: Path,
+    files: Mapping[str, Path],
+    troubles: Mapping[str, str],
+    report: Callable[[str], None],
+    pause: float = PAUSE,
+) -> None:
+    """Return once every member of `troubles` is usable; says each new reason, and each member that became usable.
+
+    The kubeconfigs are read again each time: who corrects one need not start anything again.
+    """
+    open_troubles = dict(troubles)
+    while open_troubles:
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
+        for name in list(open_troubles):
+            trouble = await _try(control, name, files[name])
+            if not trouble:
+                report(f"member {name} is usable now")
+                del open_troubles[name]
+            elif trouble != open_troubles[name]:
+                report(f"member {name} is still not usable: {trouble}")
+                open_troubles[name] = trouble
+
+
+async def _try(control: Path, name: str, file: Path) -> str:
+    try:
+        client = await KubeClient.from_kubeconfig(control)
+    except (OSError, ValueError) as error:
+        return f"the control plane's kubeconfig cannot be read: {error}"
+    try:
+        trouble = await attach(client, name, file, (await known_clusters(client)).get(name))
+        if not trouble:
+            await until_ready(client, name, _READY_SECONDS)
+    except (ApiError, Unreachable) as error:
+        return f"the control plane does not answer: {error}"
+    except NotReady as error:
+        return f"it is joined but does not become Ready: {error}"
+    finally:
+        await client.close()
+    return trouble

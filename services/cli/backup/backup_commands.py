@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory, Nats, NewDirectory, access
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import LogOptions, Nats, NewDirectory
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 
-app = typer.Typer(rich_markup_mode=None)
-restores = typer.Typer(
+app = Commands(rich_markup_mode=None)
+restores = Commands(
     name="restore",
     help="Bring back what was lost: an installation from a backup, a control plane from the log.",
     no_args_is_help=True,
@@ -39,21 +41,21 @@ def backup(
     secrets_key_file: Annotated[
         Path | None, typer.Option(help="The master keys of Secrets, instead of the installation's.")
     ] = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
+    *,
+    log: LogOptions,
+) -> Work:
     """Write the log, the keys of Secrets, the embedded control plane and the installation's files to one file.
 
     The file is encrypted with a passphrase. Nothing has to be stopped.
     """
+    from services.cli.backup.passphrases import passphrase
     from services.cli.backup.take_backup import back_up
     from services.cli.common.layout import Layout
-    from services.cli.common.running import run
 
-    place = access(directory, nats)
-    secret = _passphrase(passphrase_file, new=True)
-    layout = Layout(directory) if not nats else None
-    run(back_up(place, file, secret, layout, secrets_key_file))
+    access = log.access
+    secret = passphrase(passphrase_file, new=True)
+    layout = Layout(log.directory) if not log.nats else None
+    return back_up(access, file, secret, layout, secrets_key_file)
 
 
 @restores.command(
@@ -73,16 +75,16 @@ def restore_backup(
     ] = None,
     directory: NewDirectory = DEFAULT_DIRECTORY,
     nats: Nats = "",
-) -> None:
+) -> Work:
     """Fill an empty directory, or the empty log at --nats, from a backup.
 
     Services that are started on it compare it with the control plane before they deliver anything.
     """
+    from services.cli.backup.passphrases import passphrase
     from services.cli.backup.restore_backup import restore
-    from services.cli.common.running import run
 
-    secret = _passphrase(passphrase_file, new=False)
-    run(restore(file, secret, directory, nats, secrets_key_file))
+    secret = passphrase(passphrase_file, new=False)
+    return restore(file, secret, directory, nats, secrets_key_file)
 
 
 @restores.command(
@@ -101,30 +103,17 @@ def restore_control_plane(
     secrets_key_file: Annotated[
         Path | None, typer.Option(help="The master keys of Secrets, instead of the installation's.")
     ] = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
+    *,
+    log: LogOptions,
+) -> Work:
     """Write the policies, propagated objects and Clusters that the log holds into a new control plane.
 
     Objects that no policy claims are not on the log, and credentials of members neither.
     """
     from services.cli.backup.restore_control_plane import restore
-    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.layout import Layout
-    from services.cli.common.running import run
     from services.cli.secrets.secret_keys import key_file
 
-    own = key_file(Layout(directory))
-    keys = secrets_key_file or (own if not nats and own.is_file() else None)
-    run(restore(access(directory, nats), keys, ControlPlaneOptions(to), dry_run=dry_run))
-
-
-def _passphrase(file: Path | None, *, new: bool) -> bytes:
-    """The passphrase of a file, else of the terminal; ends the command where there is none that can be used."""
-    from services.cli.backup.passphrases import passphrase
-    from services.cli.common.running import Failed, fail
-
-    try:
-        return passphrase(file, new=new)
-    except Failed as error:
-        fail(str(error))
+    own = key_file(Layout(log.directory))
+    keys = secrets_key_file or (own if not log.nats and own.is_file() else None)
+    return restore(log.access, keys, ControlPlaneOptions(to), dry_run=dry_run)

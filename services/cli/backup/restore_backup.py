@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,12 +15,14 @@ from schemas.topology import KEYS, OBJECTS, STREAMS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream_api import ApiAnswer, answer
 from services._kit.log.stream_port import NewMessage
 from services.apiserver.store.subject_names import DELETED, PREV, floor_subject
 from services.cli.backup.installation_files import write
 from services.cli.backup.take_backup import KEY_FILE, STORE
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.logbook import LogAccess, log_access, open_log
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import Header, Line, Record, StoredFile, StreamSetup, inspect, read
@@ -36,7 +38,7 @@ _STOP_SECONDS: Final = 30.0
 class Objects:
     """Writes the present objects of the embedded API server behind every revision that the lost one can have given.
 
-    Clients that watch from an earlier revision are told that it is gone, and list again.
+    Clients that watch from an earlier revision learn that it is gone, and list again.
     """
 
     def __init__(self, connection: Connection, present: dict[str, int]) -> None:
@@ -94,8 +96,7 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
         async with _server(layout, installation):
             access = LogAccess(installation.log_access, creds=installation.nats_creds)
             await _into_log(path, passphrase, header, access)
-    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
-    complain(f"{path}: {told}, as of its backup")
+    complain(f"{path}: {counted(end.messages)}, as of its backup")
     where = f"at {nats}" if nats else f"with `fleetlog up --dir {directory}`"
     complain(f"start the services {where}: they deliver once everything is compared with the control plane")
     return 0
@@ -134,11 +135,10 @@ def _overview(path: Path, passphrase: bytes) -> tuple[list[StreamSetup], dict[st
 async def _create(connection: Connection, setup: StreamSetup) -> None:
     if setup.stream not in STORE:
         raise Failed(f"the backup holds stream {setup.stream!r}; a newer version wrote it")
-    body = msgspec.json.encode({**setup.config, "name": setup.stream})
-    answer = await connection.request(f"$JS.API.STREAM.CREATE.{setup.stream}", body, timeout=10.0)
-    error: dict[str, Any] = msgspec.json.decode(answer.data).get("error") or {}
-    if error:
-        raise Failed(f"stream {setup.stream} cannot be made: {error.get('description')}")
+    config = {**setup.config, "name": setup.stream}
+    error = (await answer(connection, f"STREAM.CREATE.{setup.stream}", config, ApiAnswer)).error
+    if error is not None:
+        raise Failed(f"stream {setup.stream} cannot be made: {error.description}")
 
 
 def _refuse_existing(layout: Layout) -> None:

@@ -30,7 +30,8 @@ from services.cli.backup.recorded_objects_of_log import (
     inline,
     missing_namespaces,
 )
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.waiting import wait_until
@@ -53,7 +54,7 @@ class Contents(Struct):
 
 
 async def restore(access: LogAccess, key_file: Path | None, target: ControlPlaneOptions, *, dry_run: bool) -> int:
-    """Write definitions, namespaces, policies, templates and Clusters; the exit code tells whether all were.
+    """Write definitions, namespaces, policies, templates and Clusters; the exit code is 0 when all were.
 
     What is there already stays as it is. Nothing is delivered from then on until all of it was compared.
     """
@@ -64,7 +65,7 @@ async def restore(access: LogAccess, key_file: Path | None, target: ControlPlane
         if not contents.manifests:
             raise Failed("the log holds no template, policy or cluster: there is nothing to restore")
         if dry_run:
-            _tell(contents, Counter(manifest["kind"] for manifest in contents.manifests), "would be written")
+            _report(contents, Counter(manifest["kind"] for manifest in contents.manifests), "would be written")
             return 0
         async with open_control(target) as control:
             # Written first: the objects get other uids, and no service may act on the states in between.
@@ -73,7 +74,7 @@ async def restore(access: LogAccess, key_file: Path | None, target: ControlPlane
             problems = await _write_all(control.client, contents.manifests)
             # Services that run list everything from here on.
             await mark(logs[FACTS.name], reason)
-    _tell(contents, problems.written, "written")
+    _report(contents, problems.written, "written")
     for problem in [*contents.unreadable, *problems.refused]:
         complain(problem)
     if problems.kept:
@@ -94,7 +95,7 @@ class _Result:
         self.refused: list[str] = []
 
 
-def _tell(contents: Contents, counts: Counter[str], done: str) -> None:
+def _report(contents: Contents, counts: Counter[str], done: str) -> None:
     named = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())) or "nothing"
     complain(f"{done}: {named}")
     for namespace, name in sorted(credentials(contents.manifests)):
@@ -161,7 +162,7 @@ async def _write_all(client: KubeClient, manifests: Sequence[Manifest]) -> _Resu
                 await wait_until(
                     "kinds", all_served, _SERVED_SECONDS if result.written["CustomResourceDefinition"] else 0.0
                 )
-            except Exception as error:  # noqa: BLE001 - each object of such a kind is told below
+            except Exception as error:  # noqa: BLE001 - each object of such a kind is reported below
                 complain(str(error))
         for manifest in group:
             await _write(client, served, manifest, result)

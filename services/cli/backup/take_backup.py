@@ -14,9 +14,11 @@ from services.apiserver.store.secret_encryption import keys_stream
 from services.cli.backup.installation_files import files
 from services.cli.common.layout import Layout
 from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import BACKUP, StoredFile, StreamSetup, Writer, record, stream_config
-from services.cli.log.export import Choice, blobs_of, header_of, messages_of
+from services.cli.log.export import blobs_of, header_of, messages_of
+from services.cli.log.log_options import ExportChoice
 
 STORE: Final = (keys_stream(OBJECTS.name), OBJECTS.name)
 """Streams of the embedded API server; a control plane of another kind is backed up by its own means."""
@@ -40,7 +42,7 @@ async def back_up(
         raise Failed("the master keys of Secrets are not at hand: give --secrets-key-file FILE")
     async with patience("backing up"), open_log(access) as connection:
         logs = streams(connection)
-        header = await header_of(logs, Choice(), BACKUP)
+        header = await header_of(logs, ExportChoice(), BACKUP)
         # The key is derived once; it takes a moment.
         writer = await asyncio.to_thread(Writer, path, header, passphrase)
         try:
@@ -59,8 +61,7 @@ async def back_up(
             writer.give_up()
             raise
         await asyncio.to_thread(writer.finish)
-    told = ", ".join(f"{count:,} of {name}" for name, count in writer.counts.items()) or "no messages"
-    complain(f"{path}: {told}, and {len(held)} files; its passphrase is needed to restore it")
+    complain(f"{path}: {counted(writer.counts)}, and {len(held)} files; its passphrase is needed to restore it")
     return 0
 
 

@@ -8,21 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
 from services.cli.common.installation_search import find_kubeconfig
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
 
 DEFAULT_NAMESPACE: Final = "default"
-
-
-class ControlPlaneOptions(Struct, frozen=True):
-    """What the options say about the control plane; empty texts mean the usual place."""
-
-    kubeconfig: str = ""
-    context: str = ""
 
 
 class Control:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.common.karmadactl_options import ControlPlaneOptions
+
 if TYPE_CHECKING:
-    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.logbook import LogAccess
 
 
@@ -48,20 +50,40 @@ Kubeconfig = Annotated[
 ]
 
 
-def access(directory: Path, nats: str) -> LogAccess:
-    """The log of an option, else of the installation; ends the command where it is neither."""
-    from services.cli.common.logbook import log_access
-    from services.cli.common.running import Failed, fail
+class LogOptions(NamedTuple):
+    """The log that a command reads or writes."""
 
-    try:
-        return log_access(directory, nats)
-    except (Failed, ValueError, OSError) as error:
-        fail(str(error))
+    directory: Directory = DEFAULT_DIRECTORY
+    nats: Nats = ""
+
+    @property
+    def access(self) -> LogAccess:
+        """The log of --nats, else of the installation; raises Failed where there is neither."""
+        from services.cli.common.logbook import log_access
+
+        return log_access(self.directory, self.nats)
+
+
+class LogAndControlOptions(NamedTuple):
+    """The log that a command reads, and the control plane that it looks kinds up in."""
+
+    directory: Directory = DEFAULT_DIRECTORY
+    nats: Nats = ""
+    kubeconfig: Kubeconfig = ""
+
+    @property
+    def access(self) -> LogAccess:
+        """The log of --nats, else of the installation; raises Failed where there is neither."""
+        return LogOptions(self.directory, self.nats).access
+
+    @property
+    def target(self) -> ControlPlaneOptions:
+        """The control plane of --kubeconfig, else of the installation, else of KUBECONFIG."""
+        return control(self.directory, self.kubeconfig)
 
 
 def control(directory: Path, kubeconfig: str) -> ControlPlaneOptions:
     """The control plane of an option, else of the installation, else of KUBECONFIG."""
-    from services.cli.common.control_plane import ControlPlaneOptions
     from services.cli.common.layout import CONTROL, Layout
 
     own = Layout(directory).kubeconfig(CONTROL)

@@ -192,7 +192,7 @@ def new_installation(
 
 
 def free_port(taken: set[int]) -> int:
-    """A port that nobody listens on: the one after the last of the installation, the first at random.
+    """A port without a listener: the one after the last of the installation, the first at random.
 
     Below the ports that the kernel gives to connections and to servers without a wish: what is chosen here is bound
     later, and must still be free then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,6 +81,13 @@ def _unanswered(url: str, why: str) -> str:
 
 def _without_secret(url: str) -> str:
     return url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "") if "@" in url else url
+
+
+def check_pattern(subject: str) -> None:
+    """Raises Failed for what is no pattern of subjects; an empty one is fine."""
+    tokens = subject.split(".")
+    if subject and (not all(tokens) or re.search(r"\s", subject) or ">" in tokens[:-1]):
+        raise Failed(f"--subject {subject!r}: tokens between dots, `*` for any one, `>` at the end for the rest")
 
 
 def streams(connection: Connection) -> dict[str, JetStreamLog]:

@@ -1,13 +1,23 @@
-"""Reads and writes moments: RFC 3339 times, and how long ago something was."""
+"""Reads durations, and reads and writes moments: RFC 3339 times, and how long ago something was."""
 
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime
 from typing import Final
 
-from services.cli.common.duration_options import seconds_of
+from services._kit.base.durations import seconds
 from services.cli.common.running import Failed
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Seconds of a duration such as `1m30s`; raises Failed, naming the option, for anything else."""
+    found = seconds(text)
+    if found is None:
+        raise Failed(f"{option} {text!r} is no duration; write for example 60s, 1m30s or 2h")
+    return found
+
 
 _AGO: Final = re.compile(r"-?\d+(?:\.\d+)?(?:ms|s|m|h|d)")
 
@@ -33,6 +43,11 @@ def _no_moment(text: str, option: str) -> Failed:
     return Failed(f"{option} {text!r} is no time; write for example 2026-11-21T12:00:00Z, or how long ago: 10m, 2h, 1d")
 
 
-def stamp(seconds: float) -> str:
+def stamp(seconds: float, timespec: str = "milliseconds") -> str:
     """A moment as RFC 3339 with milliseconds, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def present() -> str:
+    """The present moment as Kubernetes writes times: RFC 3339 with seconds, in UTC."""
+    return stamp(time.time(), "seconds")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from schemas.manifest import Manifest
+from services.cli.common.running import Failed
 
 GAP: Final = 3
 NONE: Final = "<none>"
@@ -71,6 +72,25 @@ def as_yaml(value: object) -> str:
     Dumper.add_representer(str, text)
     dumped: str = yaml.dump(value, Dumper=Dumper, default_flow_style=False, width=1 << 20, allow_unicode=True)
     return dumped
+
+
+def check_output(output: str, known: Sequence[str] = ("wide", "json", "yaml")) -> None:
+    """Raises Failed for an output that a command does not write; an empty one is for people."""
+    if output not in ("", *known):
+        raise Failed(f"unsupported output {output!r}; use {', '.join(known[:-1])} or {known[-1]}")
+
+
+def render(output: str, document: Callable[[], object], text: Callable[[], str]) -> None:
+    """Print a document as JSON or YAML where that output was chosen, else the text for people."""
+    if output in ("json", "yaml"):
+        print((as_json if output == "json" else as_yaml)(document()), end="")
+    else:
+        print(text(), end="")
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """How many messages of which stream, as a text."""
+    return ", ".join(f"{count:,} of {name}" for name, count in counts.items()) or "no messages"
 
 
 def ending_of(manifest: Manifest) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
 
-from services._kit.concurrency.tasks import child
+from services._kit.concurrency.tasks import child, end
 
 SILENT_SECONDS: Final = 2.0
+LONGEST_SILENCE: Final = 10.0
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
@@ -47,13 +49,14 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise SystemExit(code)
 
 
-def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
-    """Run a command's coroutine and end the process with its code.
+def run(command: Callable[[], Coroutine[Any, Any, int | None] | int | None]) -> NoReturn:
+    """Run a command, and the coroutine that it returns, and end the process with its code.
 
-    An error ends it with 1, Ctrl-C with 130, being told to end with 143.
+    An error ends it with 1, Ctrl-C with 130, SIGTERM with 143.
     """
     try:
-        code = asyncio.run(work)
+        work = command()
+        code = asyncio.run(work) if isinstance(work, Coroutine) else work
         sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
@@ -73,7 +76,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
 
 
 def explain(error: BaseException) -> str | None:
-    """An error as kubectl would say it; None for one that nobody foresaw."""
+    """An error as kubectl prints it; None for an unknown one."""
     from services._kit.base.log_errors import LogError
     from services._kit.kube.client import ApiError, Unreachable
 
@@ -87,20 +90,24 @@ def explain(error: BaseException) -> str | None:
 
 
 @asynccontextmanager
-async def patience(what: str) -> AsyncIterator[None]:
-    """Say on stderr what is going on when it takes more than two seconds."""
+async def reporting(report: Callable[[float], None]) -> AsyncIterator[None]:
+    """Call `report` with the seconds that have passed, first after two seconds, then ever less often."""
 
-    async def tell() -> None:
-        waited = 0
+    async def repeat() -> None:
+        began = time.monotonic()
         pause = SILENT_SECONDS
         while True:
             await asyncio.sleep(pause)
-            waited += int(pause)
-            complain(f"{what} … ({waited} s)")
-            pause = min(pause * 2, 10.0)
+            report(time.monotonic() - began)
+            pause = min(pause * 2, LONGEST_SILENCE)
 
-    task = child(tell())
+    task = child(repeat())
     try:
         yield
     finally:
-        task.cancel()
+        await end(task)
+
+
+def patience(what: str) -> AbstractAsyncContextManager[None]:
+    """Name on stderr what is going on when it takes more than two seconds."""
+    return reporting(lambda seconds: complain(f"{what} … ({seconds:.0f} s)"))

@@ -29,7 +29,7 @@ INSTEAD: Final = {
 """What to do instead, by command."""
 
 
-def tell(ctx: typer.Context) -> None:
+def refuse(ctx: typer.Context) -> None:
     """Say that the command is not there and what to use; ends with 1."""
     from services.cli.common.running import fail
 
@@ -45,4 +45,4 @@ for _verb in INSTEAD:
         hidden=True,
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
-    )(tell)
+    )(refuse)

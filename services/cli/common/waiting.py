@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.common.running import NotReady
+
+Manifest = dict[str, Any]
 
 waiting: Final[dict[str, str]] = {}
 """What this process waits for, and the last complaint of each."""
@@ -27,6 +31,22 @@ async def wait_until(what: str, look: Callable[[], Awaitable[str]], seconds: flo
             raise NotReady(f"{what}: {complaint}")
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.25)
+
+
+def condition(item: Manifest, kind: str) -> Manifest:
+    """The condition of a type in the status of an object; empty where it has none."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+@asynccontextmanager
+async def opened(source: Path | Manifest) -> AsyncIterator[KubeClient]:
+    """A client of the API server that a kubeconfig names (its file, or decoded), closed afterwards."""
+    client = await KubeClient.from_kubeconfig(source)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def answers(member: KubeClient) -> str:

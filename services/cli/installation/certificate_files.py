@@ -1,7 +1,7 @@
 """Makes the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect, in one directory.
 
 One authority signs for the servers (log, control plane, gateway) and for the services' identities in the control plane;
-the front proxy has an authority of its own, because whoever holds one of its certificates may speak for anybody.
+the front proxy has an authority of its own, because a holder of one of its certificates may act for any user.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from services._kit.base.private_files import private_text
-from services._rules.constants import NAMESPACE_SYSTEM
 from services._rules.identity.accounts import AgentIdentity, accounts_config
 from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.layout import HUB_USER
-from services.cli.common.running import Failed
-from services.cli.installation.gateway_setup import GATEWAY_SERVICE, VERSIONS, api_service
+from services.cli.common.running import Failed, complain
+from services.cli.installation.gateway_setup import VERSIONS, api_service, gateway_service
 from services.cli.nats.nkeys import new_seed, public_key
 
 ADMIN: Final = "fleetlog-admin"
@@ -42,6 +41,18 @@ AGENTS: Final = "agents"
 SEED: Final = "nkey.seed"
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _MASTERS: Final = "system:masters"
+
+
+def write(directory: Path, control: str, agents: Sequence[str], dropped: Sequence[str]) -> int:
+    """Write everything into a new directory; into one that is there, only the accounts of agents. Raises Failed."""
+    if dropped:
+        shut_out(directory, dropped)
+    if (agents or dropped) and made(directory):
+        admit(directory, agents)
+    else:
+        make(directory, control or CONTROL, agents)
+    complain(f"certificates, kubeconfigs and secrets are in {directory}; docs/deploy.md says who gets which")
+    return 0
 
 
 def user_of(service: str) -> str:
@@ -133,14 +144,7 @@ def _pull_member(cluster: str) -> str:
 def _aggregation(ca: bytes) -> str:
     """What makes the control plane send bindings and works to the gateway, for `kubectl apply`."""
     bundle = base64.b64encode(ca).decode()
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
-        "spec": {"type": "ExternalName", "externalName": "gateway"},
-    }
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
-    items = [namespace, service, *(api_service(*version, bundle, GATEWAY_PORT) for version in VERSIONS)]
+    items = [*gateway_service("gateway"), *(api_service(*version, bundle, GATEWAY_PORT) for version in VERSIONS)]
     return msgspec.json.format(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})).decode()
 
 

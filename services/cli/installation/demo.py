@@ -1,4 +1,4 @@
-"""The command `fleetlog demo`: an installation of its own, one Deployment on two clusters, and the story of it."""
+"""The command `fleetlog demo`: an installation of its own, one Deployment on two clusters, and its history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from services._kit.concurrency.tasks import child
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log.fact_history import story
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.layout import CONTROL, Layout
 from services.cli.common.logbook import log_access, open_log, streams
 from services.cli.common.printing import table
@@ -82,9 +83,9 @@ async def installation(directory: Path) -> AsyncIterator[None]:
     command = [sys.executable, "-c", program, "up", "--dir", str(directory)]
     # A session of its own: a Ctrl-C reaches this process only, which then stops the child in good order.
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, start_new_session=True)
-    telling = child(_tell(process))
+    copying = child(_copy_steps(process))
     try:
-        await _until_ready(process, telling, directory)
+        await _until_ready(process, copying, directory)
         yield
     finally:
         if process.returncode is None:
@@ -94,10 +95,10 @@ async def installation(directory: Path) -> AsyncIterator[None]:
                 await process.wait()
         except TimeoutError:
             process.kill()
-        await telling
+        await copying
 
 
-async def _until_ready(child: Process, telling: asyncio.Task[None], directory: Path) -> None:
+async def _until_ready(child: Process, copying: asyncio.Task[None], directory: Path) -> None:
     assert child.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
@@ -105,11 +106,11 @@ async def _until_ready(child: Process, telling: asyncio.Task[None], directory: P
     except TimeoutError:
         raise Failed(f"the installation is not ready after {PATIENCE:g} s; see {directory}/logs") from None
     if said.strip() != b"ready":
-        await telling
+        await copying
         raise Failed(f"the installation did not start; see above and {directory}/logs")
 
 
-async def _tell(child: Process) -> None:
+async def _copy_steps(child: Process) -> None:
     """Show the steps of the start; what follows them speaks to people who started it themselves."""
     assert child.stderr is not None
     steps = True
@@ -133,7 +134,7 @@ async def show(layout: Layout) -> None:
             async with patience("waiting for the replicas"):
                 copies = await _until_running(client)
         except NotReady as error:
-            await _story(layout)
+            await _print_history(layout)
             raise Failed(f"not converged after {PATIENCE:g} s: {error}; see {layout.directory}/logs") from None
         template = await client.get(_path())
     rows = [(copy.cluster, f"{copy.ready}/{copy.wanted}", ", ".join(copy.pods)) for copy in copies]
@@ -149,10 +150,10 @@ async def show(layout: Layout) -> None:
         )
     )
     print(f"The status summed on the control plane: {summed}\n")
-    await _story(layout)
+    await _print_history(layout)
 
 
-async def _story(layout: Layout) -> None:
+async def _print_history(layout: Layout) -> None:
     async with open_log(log_access(layout.directory)) as connection:
         entries = await story(streams(connection), KEY)
     if not entries:

@@ -1,9 +1,9 @@
-"""Starts the log's server of a laptop installation anew once its disk can be written again.
+"""Starts the log's server of a laptop installation again once its disk can be written again.
 
 A nats-server that failed to write stops answering for the stream, or turns JetStream off, and stays so whatever becomes
 of the disk: only a new start makes it write again. What it had acknowledged is on the disk; what it had not is sent
 again. The supervisor starts it as soon as it has ended. A server that ends at every start because the disk takes no
-writes is the supervisor's; here it is told why.
+writes is the supervisor's; here the reason is given.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Gone(Exception):
 def complaint(url: str) -> str:
     """Why the server cannot write any more, as its /healthz says; empty when it can, or says nothing.
 
-    Raises _Gone where nobody listens.
+    Raises _Gone where the port has no listener.
     """
     try:
         with urlopen(url, timeout=ANSWER_SECONDS):
@@ -93,7 +93,7 @@ def end(pid_file: Path) -> int:
 
 
 def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
-    """Look once: what there is to tell, and whether the server was asked to end."""
+    """Look once: what is to be reported, and whether the server was asked to end."""
     try:
         why = complaint(url)
     except _Gone:
@@ -106,8 +106,8 @@ def look(url: str, store: Path, pid_file: Path) -> tuple[str, bool]:
         return "", False
     trouble = unwritable(store)
     if trouble:
-        return f"the log's server cannot write: {why}; it is started anew once {store} takes writes ({trouble})", False
-    return f"{store} takes writes again: the log's server (process {end(pid_file)}) is started anew", True
+        return f"the log's server cannot write: {why}; it is started again once {store} takes writes ({trouble})", False
+    return f"{store} takes writes again: the log's server (process {end(pid_file)}) is started again", True
 
 
 class LogWatch:
@@ -115,7 +115,7 @@ class LogWatch:
 
     def __init__(self, url: str, store: Path, pid_file: Path) -> None:
         self._url, self._store, self._pid_file = url, store, pid_file
-        self._told = ""
+        self._reported = ""
         self._pause = LOOK_SECONDS
         self._due = time.monotonic() + LOOK_SECONDS
 
@@ -125,14 +125,14 @@ class LogWatch:
         return max(0.0, self._due - time.monotonic())
 
     def look(self) -> None:
-        """Look if it is time, and tell what is new."""
+        """Look if it is time, and report what is new."""
         if self.seconds > 0:
             return
         text, ended = look(self._url, self._store, self._pid_file)
-        if text and text != self._told:
+        if text and text != self._reported:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
-        self._told = text
+        self._reported = text
         # A server that fails right after its start is not ended all the time.
         self._pause = min(self._pause * 2, LONGEST_PAUSE) if ended else LOOK_SECONDS
         self._due = time.monotonic() + self._pause

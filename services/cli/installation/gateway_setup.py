@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
-from services.cli.attachments import outside_control_plane as outside
+from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, Installation, Layout
-from services.cli.common.waiting import wait_until
-from services.cli.members.join import ensure
+from services.cli.common.waiting import condition, opened, wait_until
+from services.cli.members.join import access_of_kubeconfig, ensure, kubeconfig_with
 
 GATEWAY_SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
@@ -40,7 +43,7 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
     proxy = layout.data(CONTROL) / "front-proxy" / "ca.crt"
     if installation.control_kubeconfig:
         ca = (layout.data("gateway") / "ca.crt").read_bytes()
-        settings.update(outside.prepare(layout, installation, ca))
+        settings.update(outside_settings(layout, installation, ca))
     else:
         settings["FLEETLOG_FRONT_PROXY_CA"] = str(proxy)
         settings["FLEETLOG_FRONT_PROXY_NAMES"] = "front-proxy-client"
@@ -49,21 +52,24 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
 
 async def register(control: Path, ca_pem: bytes, port: int) -> None:
     """Make the control plane answer for bindings and works through the gateway with this authority."""
-    client = await KubeClient.from_kubeconfig(control)
-    try:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+    async with opened(control) as client:
+        namespace, service = gateway_service("localhost")
         await ensure(client, resource_path("", "v1", "namespaces"), namespace)
-        service = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        }
         await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
         for version, priority in VERSIONS:
             await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
-    finally:
-        await client.close()
+
+
+def gateway_service(host: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Service by which a control plane reaches the gateway at a host, and before it the namespace of both."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": GATEWAY_SERVICE, "namespace": NAMESPACE_SYSTEM},
+        "spec": {"type": "ExternalName", "externalName": host},
+    }
+    return namespace, service
 
 
 def api_service(version: str, priority: int, bundle: str, port: int) -> dict[str, Any]:
@@ -97,44 +103,98 @@ async def _register(client: KubeClient, version: str, priority: int, bundle: str
 
 async def available(control: Path) -> str:
     """Wait until the control plane answers for bindings and works: clients remember what was not served."""
-    client = await KubeClient.from_kubeconfig(control)
 
-    async def look() -> str:
+    async def look(client: KubeClient) -> str:
         for version, _ in VERSIONS:
             service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
-            for condition in (service.get("status") or {}).get("conditions") or ():
-                if condition["type"] == "Available" and condition["status"] != "True":
-                    return str(condition.get("message") or "not available yet")
+            found = condition(service, "Available")
+            if found and found["status"] != "True":
+                return str(found.get("message") or "not available yet")
         listed = await client.get(f"/apis/{_GROUP}/{VERSIONS[0][0]}")
         return "" if listed.get("resources") else "nothing is served yet"
 
-    async def patient() -> str:
-        try:
-            return await look()
-        except (ApiError, Unreachable) as error:
-            return str(error)
-
-    try:
-        await wait_until("bindings and works", patient, 60.0)
-    finally:
-        await client.close()
+    await _until("bindings and works", control, look)
     return "bindings and works"
 
 
 async def reached(kubeconfig: Path) -> str:
     """Wait until the gateway answers for bindings, works and, by the control plane, for everything else."""
-    client = await KubeClient.from_kubeconfig(kubeconfig)
 
-    async def look() -> str:
-        try:
-            served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
-        except (ApiError, Unreachable) as error:
-            return str(error)
+    async def look(client: KubeClient) -> str:
+        served = {group.get("name") for group in (await client.get("/apis")).get("groups") or ()}
         missing = {_GROUP, "cluster.karmada.io"} - served
         return f"not served yet: {', '.join(sorted(missing))}" if missing else ""
 
-    try:
-        await wait_until("the gateway", look, 60.0)
-    finally:
-        await client.close()
-    return f"all kinds at {client.server}"
+    return f"all kinds at {await _until('the gateway', kubeconfig, look)}"
+
+
+async def _until(what: str, kubeconfig: Path, look: Callable[[KubeClient], Awaitable[str]]) -> str:
+    """Wait until a server shows what `look` wants; its URL."""
+
+    async def complaint() -> str:
+        try:
+            return await look(client)
+        except (ApiError, Unreachable) as error:
+            return str(error)
+
+    async with opened(kubeconfig) as client:
+        await wait_until(what, complaint, 60.0)
+        return client.server
+
+
+Manifest = dict[str, Any]
+
+_CERTIFICATE: Final = frozenset(
+    {"client-certificate", "client-certificate-data", "client-key", "client-key-data"},
+)
+_SHOWN: Final = ("token", "tokenFile", "exec", "auth-provider", "username")
+"""Credentials that a client shows in a header, which the gateway passes on."""
+
+
+def outside_settings(layout: Layout, installation: Installation, ca_pem: bytes) -> dict[str, str]:
+    """Write the kubeconfig of an installation whose control plane is not ours; settings of the gateway for it.
+
+    The kubeconfig leads to the gateway, which answers for bindings and works and passes everything else on. Clients
+    show it their own credentials, which the control plane judges. A client certificate cannot be passed on: where the
+    kubeconfig that was given holds one, the installation's token stands for it, and both lie in files that only their
+    owner reads.
+    """
+    given = read_kubeconfig(layout.control_access)
+    access = access_of_kubeconfig(given)
+    directory = layout.data("gateway")
+    settings = {
+        "FLEETLOG_UPSTREAM_URL": access.endpoint,
+        "FLEETLOG_UPSTREAM_INSECURE": "true" if access.insecure else "false",
+    }
+    if access.ca_pem:
+        settings["FLEETLOG_UPSTREAM_CA"] = _kept(directory / "upstream-ca.crt", access.ca_pem)
+    user = _user(given)
+    lent = not any(user.get(field) for field in _SHOWN) and bool(access.client_cert)
+    if lent:
+        settings["FLEETLOG_UPSTREAM_CERT"] = _kept(directory / "upstream.crt", access.client_cert)
+        settings["FLEETLOG_UPSTREAM_KEY"] = _kept(directory / "upstream.key", access.client_key)
+    shown = {field: value for field, value in user.items() if field not in _CERTIFICATE}
+    if lent:
+        shown["token"] = installation.token
+    server = f"https://127.0.0.1:{installation.port('gateway_api')}"
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
+    kubeconfig = kubeconfig_with("fleetlog", cluster, shown, _context(given).get("namespace") or "")
+    text = msgspec.json.format(msgspec.json.encode(kubeconfig), indent=2)
+    private_text(layout.kubeconfig(CONTROL), text.decode())
+    return settings
+
+
+def _kept(path: Path, text: str) -> str:
+    private_text(path, text)
+    return str(path)
+
+
+def _user(kubeconfig: Manifest) -> Manifest:
+    context = _context(kubeconfig)
+    return next((entry.get("user") or {} for entry in kubeconfig["users"] if entry.get("name") == context["user"]), {})
+
+
+def _context(kubeconfig: Manifest) -> Manifest:
+    chosen = kubeconfig.get("current-context")
+    found: Manifest = next(entry["context"] for entry in kubeconfig["contexts"] if entry.get("name") == chosen)
+    return found

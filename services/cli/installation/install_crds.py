@@ -1,4 +1,4 @@
-"""Installs the definitions of our kinds into a control plane."""
+"""Installs the definitions of our kinds into a control plane, and prints them: `fleetlog crds …`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,32 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services.cli.common.waiting import wait_until
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.printing import as_json, as_yaml
+from services.cli.common.running import Failed, patience
+from services.cli.common.waiting import condition, wait_until
 
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+
+async def apply(target: ControlPlaneOptions) -> int:
+    """Create or update the definitions and wait until they are established."""
+    async with open_control(target) as control, patience("waiting until the definitions are established"):
+        print(f"definitions: {await apply_definitions(control.client, needed_definitions())}")
+    return 0
+
+
+async def show(output: str = "yaml") -> int:
+    """Print the definitions as documents that `kubectl apply -f -` takes; raises Failed for an unknown output."""
+    wanted = needed_definitions()
+    if output == "json":
+        print(as_json({"apiVersion": "v1", "kind": "List", "items": wanted}), end="")
+    elif output == "yaml":
+        print("---\n".join(map(as_yaml, wanted)), end="")
+    else:
+        raise Failed(f"unsupported output {output!r}; use yaml or json")
+    return 0
 
 
 def needed_definitions() -> list[Manifest]:
@@ -62,9 +85,6 @@ def _covers(present: Any, wanted: Any) -> bool:
 async def _until_established(client: KubeClient, name: str) -> None:
     async def look() -> str:
         crd = await client.get(f"{_PATH}/{name}")
-        for condition in (crd.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Established" and condition["status"] == "True":
-                return ""
-        return "not established yet"
+        return "" if condition(crd, "Established").get("status") == "True" else "not established yet"
 
     await wait_until(f"definition {name}", look, 30.0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
-
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import Installation, Layout, Member, new_installation
 from services.cli.common.running import Failed
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.members.membership import check_name
 
 MEMBERS: Final = 3
@@ -19,42 +18,20 @@ PULL_MEMBER: Final = 3
 """Number of the simulated member that an agent looks after; all others are push members."""
 
 
-class Refused(Exception):
-    """The installation cannot be started as asked; the message says what to change."""
-
-
-class InstallationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
-
-    directory: Path
-    members: int = MEMBERS
-    nats_url: str = ""
-    nats_creds: str = ""
-    replicas: int = 0
-    control_kubeconfig: str = ""
-    attached: dict[str, str] = {}
-    nodes: int = 3
-    descheduler: bool | None = None
-    """Whether the descheduler runs; None: as it was chosen before."""
-
-
 def check(options: InstallationOptions) -> None:
-    """Raises Refused for a directory, kubeconfigs and names that cannot be, before any of it is kept."""
+    """Raises Failed for a directory, kubeconfigs and names that cannot be, before any of it is kept."""
     if options.directory.exists() and not options.directory.is_dir():
-        raise Refused(f"--dir {options.directory} is no directory; name another one")
+        raise Failed(f"--dir {options.directory} is no directory; name another one")
     given = {f"--member {name}": path for name, path in options.attached.items()}
     if options.control_kubeconfig:
         given["--control-kubeconfig"] = options.control_kubeconfig
-    try:
-        for name in options.attached:
-            check_name(name)
-        for option, path in given.items():
-            place = Path(path)
-            if not place.is_file():
-                raise Refused(f"{option}: kubeconfig {path} {'is no file' if place.exists() else 'does not exist'}")
-            read_kubeconfig(place)
-    except Failed as error:
-        raise Refused(str(error)) from None
+    for name in options.attached:
+        check_name(name)
+    for option, path in given.items():
+        place = Path(path)
+        if not place.is_file():
+            raise Failed(f"{option}: kubeconfig {path} {'is no file' if place.exists() else 'does not exist'}")
+        read_kubeconfig(place)
 
 
 def prepare(options: InstallationOptions) -> tuple[Layout, Installation, bool]:
@@ -92,33 +69,33 @@ def _mode(number: int, options: InstallationOptions) -> Literal["Push", "Pull"]:
 
 
 def _servers(options: InstallationOptions) -> str:
-    """The URLs of the log's servers in one text; raises Refused for what makes no sense."""
+    """The URLs of the log's servers in one text; raises Failed for what makes no sense."""
     urls = [url.strip() for url in options.nats_url.split(",") if url.strip()]
     if options.replicas and not urls:
-        raise Refused("--replicas needs --nats: the server that is started here is the only one")
+        raise Failed("--replicas needs --nats: the server that is started here is the only one")
     if options.replicas % 2 == 0 and options.replicas:
-        raise Refused(f"--replicas {options.replicas}: use 1, 3 or 5; an even number survives no more failures")
+        raise Failed(f"--replicas {options.replicas}: use 1, 3 or 5; an even number survives no more failures")
     return ",".join(url if "//" in url else f"nats://{url}" for url in urls)
 
 
 def _same_log(installation: Installation, nats_url: str) -> None:
-    """Raises Refused for servers of another log: what is known here stands on the one of the first start."""
+    """Raises Failed for servers of another log: what is known here stands on the one of the first start."""
     if not nats_url or nats_url == installation.nats_url:
         return
     if not installation.nats_url:
-        raise Refused("this installation runs its own log server; use another --dir for --nats")
-    raise Refused(f"this installation's log is at {installation.nats_url}; use another --dir for --nats {nats_url}")
+        raise Failed("this installation runs its own log server; use another --dir for --nats")
+    raise Failed(f"this installation's log is at {installation.nats_url}; use another --dir for --nats {nats_url}")
 
 
 def _credentials(options: InstallationOptions, nats_url: str) -> str:
-    """The file with the identity at the log's server; raises Refused where there is none, or nobody to show it to."""
+    """The file with the identity at the log's server; raises Failed where there is none, or no server to show it to."""
     if not options.nats_creds:
         return ""
     if not nats_url:
-        raise Refused("--nats-creds needs --nats: the server that is started here has accounts of its own")
+        raise Failed("--nats-creds needs --nats: the server that is started here has accounts of its own")
     path = Path(options.nats_creds).resolve()
     if not path.is_file():
-        raise Refused(f"--nats-creds {options.nats_creds}: no such file; `fleetlog nats init` writes hub.creds")
+        raise Failed(f"--nats-creds {options.nats_creds}: no such file; `fleetlog nats init` writes hub.creds")
     return str(path)
 
 
@@ -129,7 +106,7 @@ def _attach(installation: Installation, options: InstallationOptions) -> None:
     installation.nats_creds = _credentials(options, installation.nats_url) or installation.nats_creds
     if options.control_kubeconfig:
         if not installation.control_kubeconfig:
-            raise Refused("this installation runs its own control plane; use another --dir for --control-kubeconfig")
+            raise Failed("this installation runs its own control plane; use another --dir for --control-kubeconfig")
         installation.control_kubeconfig = str(Path(options.control_kubeconfig).resolve())
     places = {member.name: place for place, member in enumerate(installation.members)}
     for name, path in options.attached.items():
@@ -138,6 +115,6 @@ def _attach(installation: Installation, options: InstallationOptions) -> None:
         if place is None:
             installation.members.append(attached)
         elif installation.members[place].simulated:
-            raise Refused(f"{name} is a simulated member here; give the cluster another name or use another --dir")
+            raise Failed(f"{name} is a simulated member here; give the cluster another name or use another --dir")
         else:
             installation.members[place] = attached

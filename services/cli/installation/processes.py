@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +26,12 @@ from services._kit.runtime.service_wiring import BAD_SETTINGS
 from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Layout
 from services.cli.common.running import say
-from services.cli.supervision.child import be_patient, name_process
+from services.cli.supervision.child import Leash, be_patient, name_process
 from services.cli.supervision.child_watch import ChildWatch
-from services.cli.supervision.deaths import Deaths, ended
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
-from services.cli.supervision.parent import Leash
-from services.cli.supervision.process_identity import Running, start_of
-from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.process_identity import Entry, Roll, Running, start_of
+from services.cli.supervision.supervised_process import Process, Rank, ended
 
 PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
@@ -55,48 +52,6 @@ _PROGRAM_START: Final = 10.0
 _OURS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Rank(IntEnum):
-    """What stands on what: processes of a lower rank are stopped after those of a higher one."""
-
-    LOG = 0
-    API = 1
-    SERVICE = 2
-
-
-class Process:
-    """One child: how to start it, and what became of it so far."""
-
-    def __init__(
-        self,
-        name: str,
-        rank: Rank,
-        start: Callable[[], int],
-        *,
-        parts: Sequence[str] = (),
-        watch: ChildWatch | None = None,
-        stack: signal.Signals = signal.SIGUSR2,
-        once: bool = False,
-    ) -> None:
-        self.name = name
-        self.parts = tuple(parts)
-        """Services that it runs, where it runs several; its process id is found under their names as well."""
-        self.rank = rank
-        self.start = start
-        self.watch = watch
-        self.stack = stack
-        """Signal at which it writes to its log where it is."""
-        self.once = once
-        """Whether it is done, and not started again, when it ends with 0."""
-        self.said: tuple[Reasons, ...] = ()
-        """What it and its parts have written since their start."""
-        self.pid = 0
-        self.running = Running(0, "")
-        self.deaths = Deaths()
-        self.due_at = 0.0
-        self.kill_at = 0.0
-        """When one that hangs is killed; 0: it is not given up."""
-
-
 class Supervisor:
     """Starts processes, notices deaths and silence, restarts with a growing pause, stops all by their ranks."""
 
@@ -111,13 +66,13 @@ class Supervisor:
         self.refusal = ""
         """Which process cannot start because of its settings, and why; empty: none, or not while steps ran."""
         self._stopping = False
-        self._news, self._tell = os.pipe()
+        self._news, self._wake = os.pipe()
         os.set_blocking(self._news, False)
-        os.set_blocking(self._tell, False)
+        os.set_blocking(self._wake, False)
 
     def listen(self) -> None:
         """Take over the signals of this process: asked to stop, and children that died."""
-        signal.set_wakeup_fd(self._tell)
+        signal.set_wakeup_fd(self._wake)
         for number in _OURS:
             # What nohup has turned off stays so.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -239,7 +194,7 @@ class Supervisor:
         )
 
     def _log_runs(self) -> bool:
-        """Whether the log's server, where it is ours, runs: without it nobody can be expected to answer."""
+        """Whether the log's server, where it is ours, runs: without it no process can be expected to answer."""
         logs = [process for process in self._processes.values() if process.rank is Rank.LOG]
         return all(process.pid and (process.watch is None or process.watch.answers) for process in logs)
 
@@ -346,7 +301,7 @@ class Supervisor:
             now = time.monotonic()
             news = process.deaths.died(now, ended(code))
             process.due_at = now + process.deaths.pause
-            # One that was given up was told about when it was.
+            # One that was given up was reported when it was.
             quiet = process.kill_at or self._stopping or self.asked_to_stop or self.refusal
             if news and not quiet:
                 self.report(f"{process.name} {news}; {self._log_of(process)}")
@@ -380,7 +335,7 @@ class Supervisor:
         for process in processes:
             if process.pid:
                 _signal(process.pid, signal.SIGTERM)
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         deadline = began + grace_seconds
         while left := [process for process in processes if process.pid]:
             self._collect()
@@ -394,8 +349,8 @@ class Supervisor:
                 for process in left:
                     _signal(process.pid, signal.SIGKILL)
                 deadline = now + grace_seconds
-            elif now - told >= _STOP_PROGRESS:
-                told = now
+            elif now - reported >= _STOP_PROGRESS:
+                reported = now
                 say(f"  waiting for {names} … ({now - began:.0f} s)\n")
             select.select([self._news], [], [], min(deadline - now, _LOOK_SECONDS))
             self._swallow()

@@ -10,16 +10,14 @@ from typing import Final
 
 import aiohttp
 
-from services._kit.concurrency.tasks import child, end
-from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.client import ApiError, Unreachable
 from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Installation
-from services.cli.common.running import SILENT_SECONDS, Failed, JoinRefused, NotReady, say
+from services.cli.common.running import Failed, JoinRefused, NotReady, reporting, say
 from services.cli.common.stream_topology import asked_sizes
-from services.cli.common.waiting import answers, wait_until, waiting
+from services.cli.common.waiting import answers, opened, wait_until, waiting
 from services.cli.log.disk.files import why_refused
 
-LONGEST_SILENCE: Final = 10.0
 OUTSIDE_LOG_SECONDS: Final = 30.0
 LOG_SECONDS: Final = 120.0
 FRONT_DOOR_SECONDS: Final = 120.0
@@ -43,22 +41,14 @@ def run_step(name: str, work: Callable[[], Awaitable[str]]) -> int:
 
 
 async def _with_progress(name: str, work: Callable[[], Awaitable[str]]) -> str:
-    """Say from time to time what is waited for, on lines of their own."""
-    began = time.monotonic()
+    """Report from time to time what is waited for, on lines of their own."""
 
-    async def tell() -> None:
-        pause = SILENT_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            what = "; ".join(f"{place}: {complaint}" for place, complaint in waiting.items() if complaint)
-            say(f"({time.monotonic() - began:.0f} s){' waiting for ' + what if what else ''}\n  {name} … ")
-            pause = min(pause * 2, LONGEST_SILENCE)
+    def report(seconds: float) -> None:
+        what = "; ".join(f"{place}: {complaint}" for place, complaint in waiting.items() if complaint)
+        say(f"({seconds:.0f} s){' waiting for ' + what if what else ''}\n  {name} … ")
 
-    telling = child(tell())
-    try:
+    async with reporting(report):
         return await work()
-    finally:
-        await end(telling)
 
 
 async def apply_streams(installation: Installation, refused: Path) -> str:
@@ -115,13 +105,10 @@ async def front_doors(kubeconfigs: Iterable[Path], log_of: Callable[[str], Path]
             if reason := said.permanent():
                 raise NotReady(reason)
             try:
-                client = await KubeClient.from_kubeconfig(path)
+                async with opened(path) as client:
+                    return await answers(client)
             except FileNotFoundError as error:
                 return str(error)
-            try:
-                return await answers(client)
-            finally:
-                await client.close()
 
         try:
             await wait_until(path.stem, look, FRONT_DOOR_SECONDS)

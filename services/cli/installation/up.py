@@ -14,13 +14,12 @@ from typing import Final
 from msgspec.structs import fields
 
 from services._kit.base.private_files import private_text
-from services._kit.kube.client import KubeClient
 from services.cli.attachments.attachment_checks import Unusable, examine
-from services.cli.attachments.attachment_retry import keep_trying, leave, left
-from services.cli.attachments.member_attachments import join_members, register_members
+from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
 from services.cli.common.running import INTERRUPTED, Failed, say
+from services.cli.common.waiting import opened
 from services.cli.installation import environment as surroundings
 from services.cli.installation import gateway_setup
 from services.cli.installation import process_groups as groups
@@ -28,8 +27,9 @@ from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.installation.installation_plan import MEMBERS, InstallationOptions, Refused, check, prepare
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.installation_plan import MEMBERS, check, prepare
+from services.cli.installation.processes import Supervisor
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.log.disk.files import guarded, refused_file
 from services.cli.nats import server_identities as identities
 from services.cli.secrets import secret_keys
@@ -39,6 +39,7 @@ from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import Lock
 from services.cli.supervision.preloading import preload
 from services.cli.supervision.stop_command import stop_leftovers
+from services.cli.supervision.supervised_process import Rank
 
 SERVICES: Final = (
     "cluster_monitor",
@@ -308,11 +309,8 @@ class Installer:
             self._supervisor.add_service(name, Rank.SERVICE, module, environment, needs=needs, answers=answers)
 
     async def _apply_definitions(self) -> str:
-        client = await KubeClient.from_kubeconfig(self.control)
-        try:
+        async with opened(self.control) as client:
             done = await apply_definitions(client, needed_definitions())
-        finally:
-            await client.close()
         if self.embedded:
             ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
             await gateway_setup.register(self.control, ca, self.installation.port("gateway_api"))
@@ -348,7 +346,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def limits_of(variables: Mapping[str, str]) -> Limits:
-    """How long a process may take to answer, from FLEETLOG_UP_*; raises Refused for what is no number of seconds."""
+    """How long a process may take to answer, from FLEETLOG_UP_*; raises Failed for what is no number of seconds."""
     values = {}
     for name in fields(Limits):
         variable = f"{surroundings.UP}{name.name.upper()}_SECONDS"
@@ -356,15 +354,17 @@ def limits_of(variables: Mapping[str, str]) -> Limits:
         try:
             values[name.name] = float(text) if text else getattr(Limits(), name.name)
         except ValueError:
-            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
         if not 0 <= values[name.name] < float("inf"):
-            raise Refused(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
     return Limits(**values)
 
 
 def up(options: InstallationOptions) -> int:
-    """Run an installation until it is asked to stop; the exit code. Raises Refused and AlreadyRunning."""
+    """Run an installation until it is asked to stop; the exit code. Raises Failed and AlreadyRunning."""
     surroundings.refuse_unknown(os.environ, ALL_SERVICES)
+    if options.nats_url and not options.nats_creds:
+        options = options._replace(nats_creds=os.environ.get("FLEETLOG_NATS_CREDS", ""))
     check(options)
     place = Layout(options.directory)
     lock = Lock(place.lock)

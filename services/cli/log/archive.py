@@ -151,7 +151,7 @@ def read(path: Path, passphrase: bytes | None = None) -> Iterator[Line]:
             SealedReader(path, passphrase) if passphrase is not None else path.open("rb") as under,
             gzip.GzipFile(fileobj=io.BufferedReader(under), mode="rb") as file,
         ):
-            for number, line in enumerate(file, 1):  # noqa: B007 - told in the error
+            for number, line in enumerate(file, 1):  # noqa: B007 - named in the error
                 yield _decode(line)
     except FileNotFoundError:
         raise Failed(f"{path} does not exist") from None

@@ -94,7 +94,7 @@ class Checker:
             yield Problem(seq, subject, f"HISTORY holds something else at its position, on {older.subject}")
 
     def _chain(self, seq: int, subject: str, event: Known) -> Iterator[Problem]:
-        # Within a batch nobody knows positions yet: a distance is told instead.
+        # Within a batch positions are not known yet: a distance is written instead.
         prev = event.prev if event.prev >= 0 else seq + event.prev
         known = self._subjects.get(subject)
         self._subjects[subject] = _Last(seq, closes(event))
@@ -102,7 +102,7 @@ class Checker:
             if prev >= self._complete_from:
                 yield Problem(seq, subject, f"the event before it, #{prev}, is missing")
         elif prev == 0:
-            # A subject begins anew after the janitor removed what had ended.
+            # A subject begins again after the janitor removed what had ended.
             if not known.closed:
                 yield Problem(seq, subject, f"says that it is the first of its subject, but #{known.seq} stands before")
         elif prev < known.seq:

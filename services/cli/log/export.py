@@ -21,26 +21,15 @@ from schemas.topology import BLOBS, FACTS, OBSERVED
 from services._kit.log.fact_history import stored_at, walk
 from services._kit.log.stream_port import Log, match
 from services._rules.history.delta_encoding import base_of, decode_delta
-from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.logbook import LogAccess, check_pattern, open_log, streams
 from services.cli.common.moments import moment
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.log.archive import FORMAT, Extent, Header, Record, Writer, record
+from services.cli.log.log_options import ExportChoice
 
 _DIGEST: Final = re.compile(rb'"digest":"([^"]+)"')
 _BLOBS_AT_ONCE: Final = 100
-
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """What to export: `since` and `until` are positions in FACTS or moments, `subject` a pattern; empty for all."""
-
-    since: str = ""
-    until: str = ""
-    subject: str = ""
-
-    @property
-    def all(self) -> bool:
-        """Whether nothing is left out."""
-        return not (self.since or self.until or self.subject)
 
 
 class Bounds(Struct, frozen=True):
@@ -59,10 +48,10 @@ class Bounds(Struct, frozen=True):
 ALL: Final = Bounds()
 
 
-async def export(access: LogAccess, path: Path, choice: Choice) -> int:
+async def export(access: LogAccess, path: Path, choice: ExportChoice) -> int:
     """Write the file; raises Failed for a choice that makes no sense."""
     bounds = _bounds(choice, time.time())
-    _check_pattern(choice.subject)
+    check_pattern(choice.subject)
     async with patience("exporting"), open_log(access) as connection:
         logs = streams(connection)
         writer = Writer(path, await header_of(logs, choice))
@@ -77,12 +66,11 @@ async def export(access: LogAccess, path: Path, choice: Choice) -> int:
             writer.give_up()
             raise
         await asyncio.to_thread(writer.finish)
-    told = ", ".join(f"{count:,} of {name}" for name, count in writer.counts.items()) or "no messages"
-    complain(f"{path}: {told}")
+    complain(f"{path}: {counted(writer.counts)}")
     return 0
 
 
-async def header_of(logs: Mapping[str, Log], choice: Choice, format_: str = FORMAT) -> Header:
+async def header_of(logs: Mapping[str, Log], choice: ExportChoice, format_: str = FORMAT) -> Header:
     """The first line of a file that is written now."""
     extents = {}
     for stream in (FACTS, OBSERVED):
@@ -136,7 +124,7 @@ async def blobs_of(log: Log, digests: list[bytes] | None) -> AsyncIterator[Recor
         yield record(BLOBS.name, seq, message.time, message)
 
 
-def _bounds(choice: Choice, now: float) -> Bounds:
+def _bounds(choice: ExportChoice, now: float) -> Bounds:
     bounds = Bounds()
     if choice.since.isdecimal():
         bounds = replace(bounds, first=int(choice.since))
@@ -153,10 +141,3 @@ def _bounds(choice: Choice, now: float) -> Bounds:
 
 def _backwards(first: float | None, last: float | None) -> bool:
     return first is not None and last is not None and first > last
-
-
-def _check_pattern(subject: str) -> None:
-    """Refuse what is no pattern of subjects; raises Failed."""
-    tokens = subject.split(".")
-    if subject and (not all(tokens) or re.search(r"\s", subject) or ">" in tokens[:-1]):
-        raise Failed(f"--subject {subject!r}: tokens between dots, `*` for any one, `>` at the end for the rest")

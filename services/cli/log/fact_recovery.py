@@ -35,14 +35,14 @@ from services.cli.nats import server_identities as identities
 from services.cli.supervision.child import nats_server_binary
 
 START_SECONDS: Final = 60.0
-NOBODYS: Final = "0" * 64
+UNSTORED: Final = "0" * 64
 """A digest that no bytes have."""
 _AT_ONCE: Final = 100
 
 
 @asynccontextmanager
 async def served(layout: Layout, installation: Installation) -> AsyncIterator[Connection]:
-    """A connection to a server on the stopped installation's log, on a port that nobody else knows; raises Failed."""
+    """A connection to a server on the stopped installation's log, on a port of its own; raises Failed."""
     port = free_port(set(installation.ports.values()))
     config = identities.server_config(layout, installation)
     process = _started([nats_server_binary(), "-c", str(config), "-p", str(port), "-m", "0"], layout.log("nats"))
@@ -76,16 +76,16 @@ async def restore(layout: Layout, lost: Sequence[Damaged], objects: Mapping[str,
         return []
     async with served(layout, installation) as connection:
         logs = streams(connection)
-        told = await _restore(logs, wanted) if wanted else []
-        told += await _renew_manifests(logs[FACTS.name], logs[BLOBS.name]) if manifests else []
-        return told + await _restore_objects(JetStreamLog(connection, OBJECTS.name), objects)
+        done = await _restore(logs, wanted) if wanted else []
+        done += await _renew_manifests(logs[FACTS.name], logs[BLOBS.name]) if manifests else []
+        return done + await _restore_objects(JetStreamLog(connection, OBJECTS.name), objects)
 
 
 async def _renew_manifests(facts: Log, blobs: Log) -> list[str]:
     """Make the writers of facts whose manifest is gone store it again; what was done.
 
-    Such a fact is followed by one that names bytes that nobody has: its writer finds another digest than its own,
-    stores the bytes and writes again, and whoever needs them waits until then.
+    Such a fact is followed by one that names bytes that are stored nowhere: its writer finds another digest than its
+    own, stores the bytes and writes again, and their readers wait until then.
     """
     latest = {message.subject: message async for message in facts.read(["template.>", "work.>"])}
     named = {}
@@ -95,15 +95,15 @@ async def _renew_manifests(facts: Log, blobs: Log) -> list[str]:
             if isinstance(event, TemplateChanged | WorkRendered) and isinstance(event.manifest, UnsetType):
                 named[message.subject] = message, event
     stored = await _stored(blobs, {event.digest for _, event in named.values() if event.digest})
-    told = []
+    done = []
     for subject, (message, event) in named.items():
         if not event.digest or event.digest in stored:
             continue
-        data = encode(replace(event, digest=NOBODYS, prev=message.seq))
+        data = encode(replace(event, digest=UNSTORED, prev=message.seq))
         headers = {name: value for name, value in message.headers.items() if not name.startswith("Nats-")}
         await facts.append([NewMessage(subject, data, headers, expect_last=message.seq)])
-        told.append(f"BLOBS {event.digest}: what {subject} names; it is stored again after the next start")
-    return told
+        done.append(f"BLOBS {event.digest}: what {subject} names; it is stored again after the next start")
+    return done
 
 
 async def _stored(blobs: Log, digests: set[str]) -> set[str]:
@@ -121,19 +121,19 @@ async def _stored(blobs: Log, digests: set[str]) -> set[str]:
 
 async def _restore_objects(log: Log, objects: Mapping[str, Manifest]) -> list[str]:
     """Write objects as the next state of their subjects; one that stayed in a state as new is left alone."""
-    told = []
+    done = []
     for subject, manifest in objects.items():
         present = await log.last(subject)
         deleted = present is not None and DELETED in present.headers
         generation = manifest["metadata"].get("generation", 0)
         if present is not None and not deleted and _generation(present.data) >= generation > 0:
-            told.append(f"{log.name} {subject}: #{present.seq} is as new as what the log knows")
+            done.append(f"{log.name} {subject}: #{present.seq} is as new as what the log knows")
             continue
         seq = present.seq if present is not None else 0
         headers = {PREV: str(seq), WRITE: f"repair-{random_id()}"}
         stored = await log.append([NewMessage(subject, encode_value(manifest), headers, expect_last=seq)])
-        told.append(f"{log.name} {subject}: written again as the log knows it, as #{stored.last}")
-    return told
+        done.append(f"{log.name} {subject}: written again as the log knows it, as #{stored.last}")
+    return done
 
 
 def _generation(data: bytes) -> int:
@@ -144,7 +144,7 @@ def _generation(data: bytes) -> int:
 
 
 async def _restore(logs: Mapping[str, Log], wanted: set[int]) -> list[str]:
-    told = []
+    done = []
     async for message in logs[HISTORY].read([">"]):
         seq = origin(message)
         if seq not in wanted:
@@ -160,5 +160,5 @@ async def _restore(logs: Mapping[str, Log], wanted: set[int]) -> list[str]:
         headers = {name: value for name, value in message.headers.items() if not name.startswith("Nats-")}
         again = NewMessage(message.subject, encode(event), headers, expect_last=present.seq if present else 0)
         stored = await logs[FACTS.name].append([again])
-        told.append(f"FACTS #{seq} {message.subject}: written again from HISTORY, as #{stored.last}")
-    return told
+        done.append(f"FACTS #{seq} {message.subject}: written again from HISTORY, as #{stored.last}")
+    return done

@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory, Nats, access
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import Directory, LogOptions
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.log.log_options import ExportChoice, RepairOptions
 
-app = typer.Typer(
+app = Commands(
     name="log",
     help="The log as a whole: check it, repair it, take it along, fill an empty one.",
     no_args_is_help=True,
@@ -19,15 +21,14 @@ app = typer.Typer(
 
 
 @app.command("verify", epilog="Examples:\n\n\b\nfleetlog log verify\nfleetlog log verify --nats nats://127.0.0.1:4222")
-def verify_log(directory: Directory = DEFAULT_DIRECTORY, nats: Nats = "") -> None:
+def verify_log(log: LogOptions) -> Work:
     """Check every message of every stream, and how the facts hang together; ends with 1 when something is wrong.
 
     Works on a running installation and on the files of a stopped one.
     """
-    from services.cli.common.running import run
     from services.cli.log.verify import verify, verify_installation
 
-    run(verify(access(directory, nats)) if nats else verify_installation(directory))
+    return verify(log.access) if log.nats else verify_installation(log.directory)
 
 
 @app.command(
@@ -40,25 +41,16 @@ fleetlog log repair --quarantine
 fleetlog log repair --quarantine --accept-loss
 """,
 )
-def repair_log(
-    quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Mend what can be mended and set the rest aside; else only show it.")
-    ] = False,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on although the only state of an object is lost.")
-    ] = False,
-    directory: Directory = DEFAULT_DIRECTORY,
-) -> None:
+def repair_log(options: RepairOptions, directory: Directory = DEFAULT_DIRECTORY) -> Work:
     """Get a log with damaged messages up again, while the installation is stopped.
 
     A message of which one byte changed is mended. What cannot be mended goes to DIR/quarantine, and everything else
     stays. Ends with 0 when nothing is damaged or all is done, 1 when something is damaged and was only shown, 2 when an
     object would be lost.
     """
-    from services.cli.common.running import run
-    from services.cli.log.repair import Wish, repair
+    from services.cli.log.repair import repair
 
-    run(repair(directory, Wish(quarantine=quarantine, accept_loss=accept_loss)))
+    return repair(directory, options)
 
 
 @app.command(
@@ -72,37 +64,27 @@ fleetlog log export placements.log.gz --subject 'placement.>'
 """,
 )
 def export_log(
-    file: Annotated[Path, typer.Argument(help="The file to write.")],
-    since: Annotated[str, typer.Option(help="First position, a time, or how long ago: 1200, 10m.")] = "",
-    until: Annotated[str, typer.Option(help="Last position, a time, or how long ago.")] = "",
-    subject: Annotated[str, typer.Option(help="Pattern of subjects: `work.member1.>`.")] = "",
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
+    file: Annotated[Path, typer.Argument(help="The file to write.")], choice: ExportChoice, log: LogOptions
+) -> Work:
     """Write facts, observations and the manifests they name to one file, for the log of another installation."""
-    from services.cli.common.running import run
-    from services.cli.log.export import Choice, export
+    from services.cli.log.export import export
 
-    run(export(access(directory, nats), file, Choice(since=since, until=until, subject=subject)))
+    return export(log.access, file, choice)
 
 
 @app.command("release", epilog="Example:\n\nfleetlog log release --dir .fleetlog")
-def release_log(directory: Directory = DEFAULT_DIRECTORY, nats: Nats = "") -> None:
+def release_log(log: LogOptions) -> Work:
     """Deliver what a restored log says although not everything could be compared with the control plane."""
-    from services.cli.common.running import run
     from services.cli.log.import_marking import release
 
-    run(release(access(directory, nats)))
+    return release(log.access)
 
 
 @app.command("import", epilog="Example:\n\nfleetlog log import monday.log.gz --nats nats://127.0.0.1:5222")
 def import_file(
-    file: Annotated[Path, typer.Argument(help="A file that `fleetlog log export` wrote.")],
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
+    file: Annotated[Path, typer.Argument(help="A file that `fleetlog log export` wrote.")], log: LogOptions
+) -> Work:
     """Fill the empty log of another installation from a file, every event at its old position."""
-    from services.cli.common.running import run
     from services.cli.log.restore_archive import import_log
 
-    run(import_log(access(directory, nats), file))
+    return import_log(log.access, file)

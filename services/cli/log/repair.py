@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.manifest import Manifest
@@ -19,6 +18,7 @@ from services.cli.log.disk.disk_objects import recorded
 from services.cli.log.disk.files import StreamFiles, damaged_blocks, examined
 from services.cli.log.disk.quarantine import Damaged, Plan, carry_out, holds_objects, plan
 from services.cli.log.fact_recovery import restore
+from services.cli.log.log_options import RepairOptions
 from services.cli.nats.server_identities import server_pid
 from services.cli.supervision.child import nats_server_binary
 from services.cli.supervision.lock import AlreadyRunning, Lock
@@ -29,15 +29,8 @@ DAMAGED: Final = 1
 REFUSED: Final = 2
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What a repair may do: set damaged messages aside, and also those that nothing can bring back."""
-
-    quarantine: bool = False
-    accept_loss: bool = False
-
-
-async def repair(directory: Path, wish: Wish) -> int:
-    """Show what is damaged, and mend it when wished for.
+async def repair(directory: Path, options: RepairOptions) -> int:
+    """Show what is damaged, and mend it when asked for.
 
     0: nothing is damaged, or all is done. 1: something is damaged and was only shown. 2: an object would vanish.
     Raises Failed.
@@ -53,12 +46,12 @@ async def repair(directory: Path, wish: Wish) -> int:
         raise Failed(f"the log's server runs; stop the installation first: `fleetlog stop --dir {directory}`")
     try:
         with Lock(layout.lock, "fleetlog log repair"):
-            return await _repair(layout, store, wish)
+            return await _repair(layout, store, options)
     except AlreadyRunning as error:
         raise Failed(f"{error}; a log is repaired while nothing uses it") from None
 
 
-async def _repair(layout: Layout, store: Path, wish: Wish) -> int:
+async def _repair(layout: Layout, store: Path, options: RepairOptions) -> int:
     async with patience("looking through all blocks"):
         plans = await asyncio.to_thread(_plans, store)
     objects = {made.stream.name for made in plans if holds_objects(made.stream)}
@@ -75,10 +68,10 @@ async def _repair(layout: Layout, store: Path, wish: Wish) -> int:
     for one in damaged:
         print(line(one, is_object=one.stream in objects))
     vanishing = [one for one in damaged if vanishes(one, is_object=one.stream in objects)]
-    if not wish.quarantine:
+    if not options.quarantine:
         complain(f"{_count(damaged)}; nothing was changed: --quarantine carries this out")
         return DAMAGED
-    if vanishing and not wish.accept_loss:
+    if vanishing and not options.accept_loss:
         complain(
             f"nothing was changed: {len(vanishing)} of them may be the only state of an object. Without it the object "
             "counts as deleted, and its copies in the members are removed. Restore a backup of the directory, or add "
@@ -90,8 +83,8 @@ async def _repair(layout: Layout, store: Path, wish: Wish) -> int:
     lost = [one for one in damaged if one.fate == "lost"]
     async with patience("writing again what else is known of lost states"):
         written = await restore(layout, lost, known)
-    for told in written:
-        print(told)
+    for line_written in written:
+        print(line_written)
     complain(f"{_count(damaged)}; blocks as they were, and what can be read of messages: {aside}")
     complain("start the installation with `fleetlog up`; `fleetlog log verify` says how the facts hang together")
     return 0
@@ -114,7 +107,7 @@ def _is_lost_state(one: Damaged) -> bool:
 
 
 def vanishes(one: Damaged, *, is_object: bool) -> bool:
-    """Whether an object may be gone with a message: it was its only state, or nobody knows whose state it was."""
+    """Whether an object may be gone with a message: it was its only state, or it is not known whose state it was."""
     if one.fate == "mended" or not is_object or one.deletion or one.recorded:
         return False
     return not one.subject or (one.newest and not one.stays)

@@ -1,6 +1,6 @@
 """The command `fleetlog log import`: fills the empty log of another installation so that every position is the same.
 
-Facts name one another by position (`prev`, `as_of`, `own`, `causes`), so a position must not move. The stream is told
+Facts name one another by position (`prev`, `as_of`, `own`, `causes`), so a position must not move. The stream is made
 to begin where the file begins; what stood between two messages of the file and is not in it is replaced by fillers,
 which are purged at the end. The time of a message is kept in a header: the log only knows when it stored it itself.
 """
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
-
 from schemas.topology import BLOBS, FACTS, HISTORY, OBSERVED, STREAMS
 from services._kit.base.log_errors import LogReplaced
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.fact_history import HEADER_STORED_AT, until_held
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream_api import ApiAnswer, answer
 from services._kit.log.stream_port import Log, NewMessage
 from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import IMPORTED, Header, Line, Record, inspect, read, stream_config
@@ -47,7 +47,7 @@ class Filling:
         self._counts: dict[str, int] = {}
 
     async def take(self, item: Record) -> None:
-        """Store a message at its position; raises Failed when somebody else writes there, too."""
+        """Store a message at its position; raises Failed when another client writes there, too."""
         if self.next == 1 and item.seq > 1:
             await self._log.purge(">", item.seq - 1)
             self.next = item.seq
@@ -76,7 +76,7 @@ class Filling:
         self._size += size
         self.next += 1
         if message.subject == self._filler:
-            return  # Nobody misses one.
+            return  # A filler is never read.
         count = self._counts[message.subject] = self._counts.get(message.subject, 0) + 1
         if count % _STRIDE == 0 and self._history is not None:
             await self._flush()
@@ -90,7 +90,7 @@ class Filling:
         stored = await self._log.append(batch)
         if stored.first != first:
             raise Failed(
-                f"{self._log.name}: a message landed on #{stored.first} instead of #{first}; somebody else writes to "
+                f"{self._log.name}: a message landed on #{stored.first} instead of #{first}; another client writes to "
                 "this log. Stop the services, remove its streams, and import again"
             )
 
@@ -141,9 +141,8 @@ async def import_log(access: LogAccess, path: Path) -> int:
         await topology.apply(connection, sizes=asked_sizes())
         await refuse_used(connection, [stream.name for stream in STREAMS])
         await fill(connection, path, header, read(path), {})
-    told = ", ".join(f"{count:,} of {name}" for name, count in end.messages.items()) or "no messages"
     origin = header.streams[FACTS.name].id if FACTS.name in header.streams else "?"
-    complain(f"{told}, as they stood on log {origin}; `fleetlog log verify` checks them")
+    complain(f"{counted(end.messages)}, as they stood on log {origin}; `fleetlog log verify` checks them")
     return 0
 
 
@@ -152,7 +151,7 @@ async def fill(
 ) -> None:
     """Store all messages of a file in an empty log, and mark it as restored; `more` takes those of further streams.
 
-    Raises Failed for messages of a stream that nobody takes.
+    Raises Failed for messages of a stream that has no taker.
     """
     await _note(connection, {topology.IMPORTING: path.name})
     logs = streams(connection)
@@ -202,7 +201,6 @@ async def _note(connection: Connection, notes: dict[str, str]) -> None:
     config = await stream_config(connection, FACTS.name)
     metadata = {**(config.get("metadata") or {}), **notes}
     config["metadata"] = {name: value for name, value in metadata.items() if value}
-    answer = await connection.request(f"$JS.API.STREAM.UPDATE.{FACTS.name}", msgspec.json.encode(config), timeout=10.0)
-    error = msgspec.json.decode(answer.data).get("error")
-    if error:
-        raise Failed(f"{FACTS.name} does not take its note on the import: {error.get('description')}")
+    error = (await answer(connection, f"STREAM.UPDATE.{FACTS.name}", config, ApiAnswer)).error
+    if error is not None:
+        raise Failed(f"{FACTS.name} does not take its note on the import: {error.description}")

@@ -16,6 +16,7 @@ from services._kit.content.envelope_encryption import WrappedKey, key_id
 from services._kit.log.connection import Connection
 from services._kit.log.damage import find_damage
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream_api import ApiAnswer, answer
 from services._kit.log.stream_port import Message
 from services._rules.history.delta_encoding import base_of, decode_delta
 from services._rules.secrets.secret_objects import is_sealed
@@ -27,7 +28,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _EVENTS: Final = frozenset({"observed", "parked"})
 
 
-class _Names(Struct):
+class _Names(ApiAnswer):
     streams: list[str] | None = None
     total: int = 0
 
@@ -44,9 +45,7 @@ async def names(connection: Connection) -> list[str]:
     """All streams of the account, in order."""
     found: list[str] = []
     while True:
-        query = msgspec.json.encode({"offset": len(found)})
-        answer = await connection.request("$JS.API.STREAM.NAMES", query, timeout=10.0)
-        page = msgspec.json.decode(answer.data, type=_Names)
+        page = await answer(connection, "STREAM.NAMES", {"offset": len(found)}, _Names)
         found += page.streams or []
         if len(found) >= page.total or not page.streams:
             return sorted(found)
@@ -66,8 +65,8 @@ async def reports(connection: Connection) -> AsyncIterator[StreamReport]:
 
 
 async def _lost(connection: Connection, name: str) -> list[str]:
-    answer = await connection.request(f"$JS.API.STREAM.INFO.{name}", timeout=10.0)
-    info: dict[str, Any] = msgspec.json.decode(answer.data)
+    found = await connection.request(f"$JS.API.STREAM.INFO.{name}", timeout=10.0)
+    info: dict[str, Any] = msgspec.json.decode(found.data)
     if "state" not in info:
         why = (info.get("error") or {}).get("description", "no reason given")
         raise Failed(f"stream {name} does not answer: {why}")

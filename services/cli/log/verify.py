@@ -91,14 +91,14 @@ async def check(logs: Mapping[str, Log], imported: int = 0, *, report: bool = Fa
     begins = await _begins(logs[HISTORY])
     checker = Checker(max(begins, imported + 1), await held(logs[HISTORY]), begins)
     problems = 0
-    told = time.monotonic()
+    reported = time.monotonic()
     async for place in walk(logs, (">",)):
         for problem in checker.take(place):
             problems += 1
             if report:
                 _print(problem)
-        if report and checker.events % _LOOK == 0 and time.monotonic() - told > SILENT_SECONDS:
-            told = time.monotonic()
+        if report and checker.events % _LOOK == 0 and time.monotonic() - reported > SILENT_SECONDS:
+            reported = time.monotonic()
             complain(f"at position {checker.last:,}: {checker.events:,} events, {problems:,} problems …")
     return checker, problems
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
+from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
 from services._rules.names import member_role_name, member_service_account_name
+from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused
 
 Mode = Literal["Push", "Pull"]
@@ -29,14 +33,6 @@ class MemberAccess(Struct, frozen=True, kw_only=True):
     client_cert: str = ""
     client_key: str = ""
     insecure: bool = False
-
-
-class Traits(Struct, frozen=True, kw_only=True):
-    """What selectors may ask about a member."""
-
-    provider: str = ""
-    region: str = ""
-    zones: tuple[str, ...] = ()
 
 
 def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAccess:
@@ -66,14 +62,25 @@ def kubeconfig_of(access: MemberAccess, name: str) -> Manifest:
     if not access.token and access.client_cert:
         user["client-certificate-data"] = base64.b64encode(access.client_cert.encode()).decode()
         user["client-key-data"] = base64.b64encode(access.client_key.encode()).decode()
+    return kubeconfig_with(name, cluster, user)
+
+
+def kubeconfig_with(name: str, cluster: Manifest, user: Manifest, namespace: str = "") -> Manifest:
+    """A kubeconfig with one cluster, user and context of the same name."""
+    context = {"cluster": name, "user": name, **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "contexts": [{"name": name, "context": context}],
         "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": name, "user": user}],
     }
+
+
+def save_kubeconfig(path: Path, access: MemberAccess, name: str) -> None:
+    """Write a kubeconfig with everything in it, readable by its owner only."""
+    private_text(path, msgspec.json.encode(kubeconfig_of(access, name)).decode())
 
 
 def _named(entries: Any, name: str, what: str) -> Manifest:

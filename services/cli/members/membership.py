@@ -8,24 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
-from services._rules.constants import NAMESPACE_CLUSTER, NAMESPACE_SYSTEM
-from services.cli.common.control_plane import ControlPlaneOptions, client_of, open_control, read_kubeconfig
+from services._rules.constants import NAMESPACE_SYSTEM
+from services.cli.common.control_plane import client_of, open_control, read_kubeconfig
+from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import clusters
-from services.cli.members.join import MemberAccess, Traits, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.members.join import MemberAccess, access_of_kubeconfig, cluster_id, join, member_identity
+from services.cli.members.member_options import JoinOptions
 
 LONGEST_NAME: Final = 48
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-
-
-class MemberFile(Struct, frozen=True):
-    """Kubeconfig of a member and the context to use of it; an empty context is the current one."""
-
-    path: str = ""
-    context: str = ""
 
 
 def check_name(name: str) -> None:
@@ -63,7 +56,7 @@ async def _own_id(control: KubeClient) -> str:
 
 
 async def member_id(member: KubeClient, file: MemberFile) -> str:
-    """Identity of the member that a kubeconfig names; raises Failed, which tells it from the control plane."""
+    """Identity of the member that a kubeconfig names; raises Failed, which names the member's server."""
     try:
         return await cluster_id(member)
     except ApiError as error:
@@ -91,35 +84,27 @@ async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, 
         await member.close()
 
 
-async def join_member(
-    target: ControlPlaneOptions,
-    name: str,
-    file: MemberFile,
-    traits: Traits,
-    *,
-    namespace: str = NAMESPACE_CLUSTER,
-    dry_run: bool = False,
-) -> int:
+async def join_member(target: ControlPlaneOptions, name: str, options: JoinOptions) -> int:
     """Join a cluster and say so; raises Failed and JoinRefused before anything is written where it cannot be."""
     check_name(name)
-    if namespace == NAMESPACE_SYSTEM:
-        complain(f"warning: {namespace} holds the control plane itself; another --cluster-namespace is better")
+    if options.namespace == NAMESPACE_SYSTEM:
+        complain(f"warning: {options.namespace} holds the control plane itself; another --cluster-namespace is better")
     async with (
         patience(f"joining {name}"),
         open_control(target) as control,
-        open_member_file(file) as (member, access),
+        open_member_file(options.file) as (member, access),
     ):
-        identity = await member_id(member, file)
+        identity = await member_id(member, options.file)
         await check_new(control.client, name, identity)
-        if dry_run:
+        if options.dry_run:
             print(f"cluster({name}) would be joined (dry run)")
             return 0
-        ours = await member_identity(member, name, access, namespace)
+        ours = await member_identity(member, name, access, options.namespace)
         if not ours.token and not ours.client_cert:
             raise Failed(
-                f"the cluster issues no tokens and {file.path} holds neither token nor certificate; "
+                f"the cluster issues no tokens and {options.file.path} holds neither token nor certificate; "
                 "use a kubeconfig with one of them"
             )
-        await join(control.client, name, ours, identity, traits, namespace=namespace)
+        await join(control.client, name, ours, identity, options.traits, namespace=options.namespace)
     print(f"cluster({name}) is joined successfully")
     return 0

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from services.cli.common.installation_options import Directory, NewDirectory
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import Directory, NewDirectory, control
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from services.cli.nats.authority import Authority
+
+app = Commands(
     name="nats",
     help="The log's server in production: accounts signed by an operator's keys (docs/joining.md).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-_AUTH = Annotated[
-    Path | None,
-    typer.Option("--out", help="Directory of the keys; nats-auth below --dir if empty.", envvar="FLEETLOG_NATS_AUTH"),
-]
+_OUT = typer.Option("--out", help="Directory of the keys; nats-auth below --dir if empty.", envvar="FLEETLOG_NATS_AUTH")
+
+
+class KeysOptions(NamedTuple):
+    """Where the operator's keys are."""
+
+    out: Annotated[Path | None, _OUT] = None
+    directory: Directory = DEFAULT_DIRECTORY
+
+    def authority(self, nats: str = "") -> tuple[Authority, str]:
+        """The keys and the URLs of the servers, those of `init` if empty; raises Failed where there are no keys."""
+        from services.cli.nats.authority import Authority
+
+        authority = Authority(_place(self.out, self.directory))
+        return authority, nats or authority.book().url
 
 
 def _place(out: Path | None, directory: Path) -> Path:
@@ -42,7 +57,7 @@ FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
 )
 def init(
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")],
-    out: _AUTH = None,
+    out: Annotated[Path | None, _OUT] = None,
     directory: NewDirectory = DEFAULT_DIRECTORY,
     resolver_dir: Annotated[
         Path | None, typer.Option("--resolver-dir", help="Where servers keep accounts; below --out if empty.")
@@ -50,15 +65,10 @@ def init(
     name: Annotated[str, typer.Option(help="Name of the operator.")] = "fleetlog",
 ) -> None:
     """Make an operator with accounts for the hub and the system, and write what the servers and the services need."""
-    from services.cli.common.running import Failed, fail
     from services.cli.nats import authority
 
     place = _place(out, directory)
-    try:
-        resolver = resolver_dir or place / "resolver"
-        made = authority.create(place, nats, resolver, name)
-    except (Failed, OSError) as error:
-        fail(str(error))
+    made = authority.create(place, nats, resolver_dir or place / "resolver", name)
     print(f"""Keys of the operator are in {place}; who has them decides who may talk to the log.
   {authority.CONFIG:14} include it in the configuration of every server, then start or restart them
   {authority.HUB_CREDS:14} for the services: FLEETLOG_NATS_CREDS={made.hub_creds}
@@ -67,18 +77,13 @@ From now on `karmadactl join NAME --mode pull --nats-auth {place}` lets agents i
 
 
 @app.command("agents", epilog="Example:\n\nfleetlog nats agents --out /etc/fleetlog/nats-auth")
-def agents(out: _AUTH = None, directory: Directory = DEFAULT_DIRECTORY) -> None:
+def agents(keys: KeysOptions) -> None:
     """List the agents that were let in: cluster, account, user, and when."""
     from services.cli.common.moments import stamp
-    from services.cli.common.running import Failed, fail
-    from services.cli.nats.authority import Authority
 
-    try:
-        book = Authority(_place(out, directory)).book()
-    except Failed as error:
-        fail(str(error))
+    authority, _ = keys.authority()
     print(f"{'CLUSTER':20} {'SINCE':24} {'ACCOUNT':56} USER")
-    for cluster, issued in sorted(book.agents.items()):
+    for cluster, issued in sorted(authority.book().agents.items()):
         print(f"{cluster:20} {stamp(issued.at):24} {issued.account} {issued.user}")
 
 
@@ -94,27 +99,13 @@ fleetlog nats revoke member3 --out /etc/fleetlog/nats-auth --nats nats://n1:4222
 def revoke(
     cluster: Annotated[str, typer.Argument(metavar="NAME", help="Cluster whose agent is to be shut out.")],
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
-    out: _AUTH = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-) -> None:
+    *,
+    keys: KeysOptions,
+) -> Work:
     """End the identity of a cluster's agent: it is disconnected at once, and does not come back with it."""
-    from services.cli.common.running import Failed, fail, run
-    from services.cli.nats.account_claims import expel
-    from services.cli.nats.authority import Authority
+    from services.cli.nats.account_claims import revoke as end
 
-    try:
-        authority = Authority(_place(out, directory))
-        url = nats or authority.book().url
-    except Failed as error:
-        fail(str(error))
-
-    async def end() -> int:
-        if not await expel(authority, url, cluster):
-            raise Failed(f"no agent of {cluster} was let in with the keys in {authority.directory}")
-        print(f"The agent of {cluster} is shut out.")
-        return 0
-
-    run(end())
+    return end(*keys.authority(nats), cluster)
 
 
 @app.command(
@@ -130,20 +121,10 @@ def sign(
     kubeconfig: Annotated[str, typer.Option("--kubeconfig", help="Kubeconfig of the control plane.")] = "",
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
     once: Annotated[bool, typer.Option("--once", help="Answer those that wait now, and end.")] = False,
-    out: _AUTH = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-) -> None:
+    *,
+    keys: KeysOptions,
+) -> Work:
     """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
-    from services.cli.common.control_plane import ControlPlaneOptions
-    from services.cli.common.layout import CONTROL, Layout
-    from services.cli.common.running import Failed, fail, run
-    from services.cli.members.signing import sign as work
-    from services.cli.nats.authority import Authority
+    from services.cli.members import signing
 
-    own = Layout(directory).kubeconfig(CONTROL)
-    try:
-        authority = Authority(_place(out, directory))
-        url = nats or authority.book().url
-    except Failed as error:
-        fail(str(error))
-    run(work(ControlPlaneOptions(kubeconfig or (str(own) if own.is_file() else "")), authority, url, once=once))
+    return signing.sign(control(keys.directory, kubeconfig), *keys.authority(nats), once=once)

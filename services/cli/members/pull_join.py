@@ -2,7 +2,7 @@
 
 Where the log's server belongs to an installation beside the control plane's kubeconfig, the agent's identity is made
 there and the server takes it over. Where there are keys of an operator (`fleetlog nats init`), its account is signed
-with them and handed to the running servers. Elsewhere the person who runs the server is told what to put where.
+with them and handed to the running servers. Elsewhere the steps that are left are printed.
 """
 
 from __future__ import annotations
@@ -11,46 +11,23 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
 from services._kit.base.private_files import private_text
-from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.identity.accounts import AgentIdentity, accounts_config
-from services.cli.common.control_plane import ControlPlaneOptions, kubeconfig_path, open_control
+from services.cli.common.control_plane import kubeconfig_path, open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions, Signing
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import Traits, join, kubeconfig_of, member_identity
-from services.cli.members.membership import MemberFile, check_name, check_new, member_id, open_member_file
+from services.cli.members.join import join, member_identity, save_kubeconfig
+from services.cli.members.member_options import REPORTS, JoinOptions
+from services.cli.members.membership import check_name, check_new, member_id, open_member_file
 from services.cli.nats.account_claims import admit_here, expel, reachable
 from services.cli.nats.authority import DIRECTORY, Authority
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import admit, changed, server_pid, withdraw
 
-REPORTS: Final = ("KubeCredentials", "None")
 CREDS: Final = "agent.creds"
 """File with the identity of an agent whose account was signed."""
 _PASSWORD: Final = "the password of the services"
-
-
-class Signing(Struct, frozen=True):
-    """Where the operator's keys are and which servers they are for; empty texts mean the usual place."""
-
-    directory: str = ""
-    url: str = ""
-
-
-class PullOptions(Struct, frozen=True, kw_only=True):
-    """What a pull member needs besides a push member's options.
-
-    `report_secrets` says whether the control plane gets credentials of the member, for commands that look into it;
-    `agent_dir` is where the agent's files are written when no installation has a place for them; `signing` says who
-    signs the agent's account.
-    """
-
-    report_secrets: str = REPORTS[0]
-    agent_dir: str = ""
-    signing: Signing = Signing()
 
 
 def installation_of(target: ControlPlaneOptions) -> Layout | None:
@@ -76,16 +53,7 @@ def authority_of(target: ControlPlaneOptions, signing: Signing) -> tuple[Authori
     return authority, signing.url or authority.book().url
 
 
-async def join_pull_member(
-    target: ControlPlaneOptions,
-    name: str,
-    file: MemberFile,
-    traits: Traits,
-    options: PullOptions,
-    *,
-    namespace: str = NAMESPACE_CLUSTER,
-    dry_run: bool = False,
-) -> int:
+async def join_pull_member(target: ControlPlaneOptions, name: str, options: JoinOptions) -> int:
     """Enter a pull member, give its agent an identity and say how to start it; raises Failed and JoinRefused."""
     check_name(name)
     if options.report_secrets not in REPORTS:
@@ -98,33 +66,33 @@ async def join_pull_member(
         access, identity = None, ""
         if signed is not None:
             await reachable(*signed)
-        if file.path:
-            async with open_member_file(file) as (member, given):
-                identity = await member_id(member, file)
+        if options.file.path:
+            async with open_member_file(options.file) as (member, given):
+                identity = await member_id(member, options.file)
                 await check_new(control.client, name, identity)
-                if not dry_run:
-                    access = await member_identity(member, name, given, namespace)
+                if not options.dry_run:
+                    access = await member_identity(member, name, given, options.namespace)
         else:
             await check_new(control.client, name, "")
-        if dry_run:
+        if options.dry_run:
             print(f"cluster({name}) would be joined (dry run)")
             return 0
         if access is not None:
-            private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+            save_kubeconfig(place / "member.kubeconfig", access, name)
         reported = access if options.report_secrets == REPORTS[0] else None
-        await join(control.client, name, reported, identity, traits, mode="Pull", namespace=namespace)
+        await join(control.client, name, reported, identity, options.traits, mode="Pull", namespace=options.namespace)
         if signed is not None:
             authority, url = signed
             await admit_here(authority, url, name, place / CREDS)
-            told = start_agent(name, place, url)
+            steps = start_agent(name, place, url)
         elif layout is not None and ours:
             await admit(layout, name)
-            told = _of_installation(layout, name)
+            steps = _of_installation(layout, name)
         else:
             private_text(place / "nkey.seed", new_seed("user"))
-            told = _elsewhere(layout, name, place)
+            steps = _elsewhere(layout, name, place)
     print(f"cluster({name}) is joined successfully")
-    print(told, end="")
+    print(steps, end="")
     return 0
 
 
@@ -151,7 +119,7 @@ def _of_installation(layout: Layout, name: str) -> str:
 
 
 def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
-    """What is left to do where somebody else runs the log's server, which was not changed."""
+    """What is left to do where the log's server is not ours, which was not changed."""
     key = public_key((place / "nkey.seed").read_text(encoding="utf-8"))
     agents, url = {name: key}, "nats://HOST:4222"
     if layout is not None:

@@ -21,14 +21,15 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
-from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.identity import bootstrap_tokens as rules
 from services._rules.identity.account_tokens import creds_text
 from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
+from services.cli.common.karmadactl_options import MemberFile
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import Traits, kubeconfig_of, member_identity
-from services.cli.members.membership import MemberFile, check_name, member_id, open_member_file
+from services.cli.members.join import member_identity, save_kubeconfig
+from services.cli.members.member_options import RegisterOptions
+from services.cli.members.membership import check_name, member_id, open_member_file
 from services.cli.members.pull_join import CREDS, start_agent
 from services.cli.members.signing import REQUESTS, TRAIT_PREFIX
 from services.cli.members.token import ca_hashes
@@ -37,23 +38,6 @@ from services.cli.nats.nkeys import key_of, new_seed
 _INFO: Final = f"/api/v1/namespaces/{rules.INFO_NAMESPACE}/configmaps/{rules.INFO_NAME}"
 _PAUSE: Final = 1.0
 _TIMEOUT: Final = 10.0
-
-
-class RegisterOptions(Struct, frozen=True, kw_only=True):
-    """What `register` was told; `hashes` pin the control plane's authority, `skip_ca` goes without."""
-
-    endpoint: str
-    token: str
-    hashes: tuple[str, ...] = ()
-    skip_ca: bool = False
-    discovery_timeout: str = "5m"
-    name: str = ""
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = NAMESPACE_CLUSTER
-    traits: Traits = Traits()
-    agent_dir: str = ""
-    dry_run: bool = False
 
 
 class _Plane(Struct, frozen=True):
@@ -96,7 +80,7 @@ async def register(options: RegisterOptions) -> int:
         user_token, url = await _ask(plane, options, name, identity, seed, seconds)
         private_text(place / CREDS, creds_text(user_token, seed))
         access = await member_identity(member, name, given, options.namespace)
-        private_text(place / "member.kubeconfig", msgspec.json.encode(kubeconfig_of(access, name)).decode())
+        save_kubeconfig(place / "member.kubeconfig", access, name)
     print(f"cluster({name}) is joined successfully")
     print(start_agent(name, place, url), end="")
     return 0
@@ -131,7 +115,7 @@ async def discover(options: RegisterOptions, token: tuple[str, str], seconds: fl
         raise Failed(f"the authority of {url} is none of those given; it is {', '.join(found) or 'none at all'}")
     plane = _Plane(url, ca_pem)
     if (await asyncio.to_thread(plane.call, "GET", _INFO))["data"][rules.INFO_KEY] != kubeconfig:
-        raise Failed(f"{url} says something else about itself when it is asked securely; somebody is in between")
+        raise Failed(f"{url} describes itself in another way over a verified connection; it may be intercepted")
     return plane
 
 
@@ -167,7 +151,7 @@ async def _ask(
             return found[rules.TOKEN_ANNOTATION], found.get(rules.URL_ANNOTATION, "")
         if time.monotonic() + _PAUSE > deadline:
             raise Failed(
-                f"nobody answers the request {asked['metadata']['name']}; where the operator's keys are, run: "
+                f"no answer to the request {asked['metadata']['name']}; where the operator's keys are, run: "
                 "fleetlog nats sign"
             )
         await asyncio.sleep(_PAUSE)

@@ -17,7 +17,8 @@ from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed, complain
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
@@ -12,7 +11,9 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
 from services._rules.constants import TAINT_CLUSTER_UNSCHEDULABLE
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.moments import present
 from services.cli.common.running import Failed
 from services.cli.members.clusters import CLUSTERS, cluster
 
@@ -139,7 +140,7 @@ async def taint_clusters(
         for name in names:
 
             def change(item: Manifest) -> tuple[list[Manifest], str]:
-                return changed(_taints(item), changes, overwrite=overwrite, now=_now())
+                return changed(_taints(item), changes, overwrite=overwrite, now=present())
 
             verb = await _write(control.client, name, change, dry_run=dry_run)
             print(f"cluster/{name} {verb}{' (dry run)' if dry_run else ''}")
@@ -170,10 +171,6 @@ def _taints(item: Manifest) -> list[Manifest]:
     return item["spec"].get("taints") or []
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 async def _write(
     client: KubeClient,
     name: str,
@@ -181,7 +178,7 @@ async def _write(
     *,
     dry_run: bool,
 ) -> str:
-    """Read, change and write the taints of a cluster, again where somebody else wrote in between."""
+    """Read, change and write the taints of a cluster, again after a conflict with another writer."""
     for attempt in range(ATTEMPTS):
         item = await cluster(client, name)
         taints, verb = change(item)

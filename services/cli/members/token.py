@@ -7,52 +7,44 @@ import hashlib
 import secrets
 import string
 import time
-from datetime import UTC, datetime
 from typing import Final
-
-from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.identity import bootstrap_tokens as rules
-from services.cli.common.control_plane import ControlPlaneOptions, kubeconfig_path, open_control, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
+from services.cli.common.control_plane import kubeconfig_path, open_control, read_kubeconfig
+from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.moments import seconds_of, stamp
+from services.cli.common.printing import table
 from services.cli.common.running import Failed, complain
 from services.cli.members.join import access_of_kubeconfig
+from services.cli.members.member_options import TokenOptions
 
 USAGES: Final = ("signing", "authentication")
-DEFAULT_GROUP: Final = rules.DEFAULT_GROUP
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _SECRETS: Final = resource_path("", "v1", "secrets", rules.NAMESPACE)
 
 
-class TokenOptions(Struct, frozen=True, kw_only=True):
-    """What a new token is for; a `ttl` of 0 is for ever."""
-
-    ttl: str = "24h"
-    usages: tuple[str, ...] = USAGES
-    groups: tuple[str, ...] = (DEFAULT_GROUP,)
-    description: str = ""
-    print_register_command: bool = False
-
-
-async def create(target: ControlPlaneOptions, given: str, options: TokenOptions) -> int:
+async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
     """Make a token (or the given one) and print it, or the command that registers a cluster with it; raises Failed."""
-    token = rules.parse(given) if given else (_random(6), _random(16))
+    token = rules.parse(options.given) if options.given else (_random(6), _random(16))
     if token is None:
-        raise Failed(f"{given!r} is no token: six and sixteen lower-case letters or digits, with a point between them")
+        raise Failed(
+            f"{options.given!r} is no token: six and sixteen lower-case letters or digits, with a point between them"
+        )
     seconds = 0.0 if options.ttl == "0" else seconds_of(options.ttl, "--ttl")
-    unknown = [usage for usage in options.usages if usage not in USAGES]
-    if unknown or not options.usages:
-        raise Failed(f"--usages are {' and '.join(USAGES)}, not {', '.join(unknown) or 'none'}")
-    for group in options.groups:
+    usages, groups = options.usages or USAGES, options.groups or (rules.DEFAULT_GROUP,)
+    unknown = [usage for usage in usages if usage not in USAGES]
+    if unknown:
+        raise Failed(f"--usages are {' and '.join(USAGES)}, not {', '.join(unknown)}")
+    for group in groups:
         if not group.startswith(f"{rules.BOOTSTRAPPERS}:"):
             raise Failed(f"--groups: {group} does not begin with {rules.BOOTSTRAPPERS}:")
-    data = {"token-id": token[0], "token-secret": token[1], "auth-extra-groups": ",".join(options.groups)}
-    data |= {f"usage-bootstrap-{usage}": "true" for usage in options.usages}
+    data = {"token-id": token[0], "token-secret": token[1], "auth-extra-groups": ",".join(groups)}
+    data |= {f"usage-bootstrap-{usage}": "true" for usage in usages}
     if options.description:
         data["description"] = options.description
     if seconds:
-        data["expiration"] = _stamp(time.time() + seconds)
+        data["expiration"] = stamp(time.time() + seconds, "seconds")
     manifest = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -73,11 +65,12 @@ async def create(target: ControlPlaneOptions, given: str, options: TokenOptions)
 
 
 async def show(target: ControlPlaneOptions) -> int:
-    """Print the tokens that there are; a Secret that holds none is told of and left out."""
+    """Print the tokens that there are; a Secret that holds none is reported and left out."""
     async with open_control(target) as control:
         found = await _all(control.client)
     now = time.time()
-    rows = [("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")]
+    headers = ("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
+    rows = []
     for token in found:
         usages = [name for name, on in zip(USAGES, (token.signing, token.authentication), strict=True) if on]
         expires = token.expires
@@ -85,15 +78,13 @@ async def show(target: ControlPlaneOptions) -> int:
             (
                 token.text,
                 "<forever>" if expires is None else _span(expires - now),
-                "<never>" if expires is None else _stamp(expires),
-                ",".join(usages) or "<none>",
-                token.description or "<none>",
-                ",".join(token.groups) or "<none>",
+                "<never>" if expires is None else stamp(expires, "seconds"),
+                ",".join(usages),
+                token.description,
+                ",".join(token.groups),
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(table(headers, rows), end="")
     return 0
 
 
@@ -156,10 +147,6 @@ async def _all(client: KubeClient) -> list[rules.BootstrapToken]:
 
 def _random(length: int) -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _span(seconds: float) -> str:

@@ -5,41 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._rules.constants import CLUSTER_FINALIZER, NAMESPACE_CLUSTER
+from services._rules.constants import CLUSTER_FINALIZER
 from services._rules.names import (
     execution_namespace,
     impersonation_secret_name,
     member_role_name,
     member_service_account_name,
 )
-from services.cli.common.control_plane import ControlPlaneOptions, open_control, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
+from services.cli.common.control_plane import open_control, read_kubeconfig
+from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, NotReady, complain, patience
 from services.cli.common.waiting import wait_until
 from services.cli.members.clusters import CLUSTERS, cluster
-from services.cli.members.membership import MemberFile, open_member_file
-from services.cli.members.pull_join import Signing, dismiss_agent
+from services.cli.members.member_options import LeaveOptions
+from services.cli.members.membership import open_member_file
+from services.cli.members.pull_join import dismiss_agent
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 async def unjoin_member(
-    target: ControlPlaneOptions,
-    name: str,
-    file: MemberFile,
-    *,
-    namespace: str = NAMESPACE_CLUSTER,
-    wait: str = "60s",
-    force: bool = False,
-    dry_run: bool = False,
-    pull_only: bool = False,
-    signing: Signing | None = None,
+    target: ControlPlaneOptions, name: str, options: LeaveOptions, *, pull_only: bool = False
 ) -> int:
     """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given.
 
     A pull member's agent empties it first, and is cut off from the log afterwards.
     """
-    seconds = seconds_of(wait, "--wait")
+    seconds = seconds_of(options.wait, "--wait")
     if seconds <= 0:
         raise Failed("--wait must be longer than nothing")
     async with open_control(target) as control:
@@ -48,7 +41,7 @@ async def unjoin_member(
         pull = item["spec"].get("syncMode") == "Pull"
         if pull_only and not pull:
             raise Failed(f"cluster {name} joined in push mode; use `karmadactl unjoin {name}`")
-        if dry_run:
+        if options.dry_run:
             print(f"cluster({name}) would be unjoined (dry run)")
             return 0
         async with patience(f"waiting until {name} has let go of everything"):
@@ -56,19 +49,21 @@ async def unjoin_member(
             try:
                 await wait_until(f"cluster {name}", lambda: _present(client, name), seconds)
             except NotReady:
-                if not force:
+                if not options.force:
                     raise Failed(
-                        f"cluster {name} still holds copies after {wait}; it is being removed and goes away once they "
-                        "are gone. Wait longer (--wait), or let go of them with --force"
+                        f"cluster {name} still holds copies after {options.wait}; it is being removed and goes away "
+                        "once they are gone. Wait longer (--wait), or let go of them with --force"
                     ) from None
                 await _let_go(client, name)
                 await wait_until(f"cluster {name}", lambda: _present(client, name), seconds)
         reference = item["spec"].get("secretRef") or {}
         for secret in {reference.get("name") or name, impersonation_secret_name(name)}:
-            await delete(client, resource_path("", "v1", "secrets", reference.get("namespace") or namespace, secret))
-    left = await dismiss_agent(target, name, signing or Signing()) if pull else ""
-    if file.path:
-        await _clean_member(name, file, namespace, force=force)
+            await delete(
+                client, resource_path("", "v1", "secrets", reference.get("namespace") or options.namespace, secret)
+            )
+    left = await dismiss_agent(target, name, options.signing) if pull else ""
+    if options.file.path:
+        await _clean_member(name, options)
     print(f"cluster({name}) is unjoined successfully")
     print(left, end="")
     return 0
@@ -113,9 +108,10 @@ async def _let_go(client: KubeClient, name: str) -> None:
             raise
 
 
-async def _clean_member(name: str, file: MemberFile, namespace: str, *, force: bool) -> None:
+async def _clean_member(name: str, options: LeaveOptions) -> None:
     """Remove our identity from the member; raises Failed unless `force`, which only warns."""
-    contexts = [entry.get("name") for entry in read_kubeconfig(Path(file.path)).get("contexts") or ()]
+    contexts = [entry.get("name") for entry in read_kubeconfig(Path(options.file.path)).get("contexts") or ()]
+    file = options.file
     chosen = file if file.context or name not in contexts else MemberFile(file.path, name)
     account = member_service_account_name(name)
     role = member_role_name(account)
@@ -123,13 +119,13 @@ async def _clean_member(name: str, file: MemberFile, namespace: str, *, force: b
         for path in (
             resource_path(_RBAC, "v1", "clusterrolebindings", "", role),
             resource_path(_RBAC, "v1", "clusterroles", "", role),
-            resource_path("", "v1", "serviceaccounts", namespace, account),
-            resource_path("", "v1", "serviceaccounts", namespace, "karmada-impersonator"),
-            resource_path("", "v1", "namespaces", "", namespace),
+            resource_path("", "v1", "serviceaccounts", options.namespace, account),
+            resource_path("", "v1", "serviceaccounts", options.namespace, "karmada-impersonator"),
+            resource_path("", "v1", "namespaces", "", options.namespace),
         ):
             try:
                 await delete(member, path)
             except (ApiError, Unreachable) as error:
-                if not force:
+                if not options.force:
                     raise Failed(f"cluster {name} is unjoined, but its {path} could not be removed: {error}") from None
                 complain(f"warning: {path} of the member could not be removed: {error}")

@@ -99,6 +99,14 @@ async def expel(authority: Authority, url: str, cluster: str) -> bool:
     return True
 
 
+async def revoke(authority: Authority, url: str, cluster: str) -> int:
+    """End the identity of a cluster's agent; raises Failed where it has none."""
+    if not await expel(authority, url, cluster):
+        raise Failed(f"no agent of {cluster} was let in with the keys in {authority.directory}")
+    print(f"The agent of {cluster} is shut out.")
+    return 0
+
+
 async def _expel(authority: Authority, system: Connection, cluster: str) -> None:
     expulsion = authority.expel(cluster)
     if expulsion is None:

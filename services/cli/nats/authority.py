@@ -58,7 +58,7 @@ class Admission(Struct, frozen=True):
 
 
 class Expulsion(Struct, frozen=True):
-    """What ends an identity, in the order in which servers are told it."""
+    """What ends an identity, in the order in which servers receive it."""
 
     closed: str
     hub: str

@@ -29,7 +29,7 @@ async def log_in(url: str, name: str, seconds: float, **identity: Any) -> Connec
     try:
         async with asyncio.timeout(seconds):
             return await Connection.open(url, name=name, on_error=said.append, allow_reconnect=False, **identity)
-    except Exception as error:  # noqa: BLE001  # the client raises many kinds; the first one it told of says why
+    except Exception as error:  # noqa: BLE001  # the client raises many kinds; the first one it reports is the reason
         return str(said[0] if said else error) or type(error).__name__
 
 

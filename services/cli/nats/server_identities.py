@@ -33,7 +33,7 @@ def agents_of(installation: Installation) -> list[AgentIdentity]:
 
 
 def server_config(layout: Layout, installation: Installation) -> Path:
-    """Path of the log server's configuration, written anew."""
+    """Path of the log server's configuration, written again."""
     path = layout.data("nats") / "nats.conf"
     private_text(layout.hub_password, installation.nats_token)
     private_text(
@@ -93,7 +93,7 @@ async def admit(layout: Layout, cluster: str) -> Path:
         await _until_heard(layout, installation, cluster, seed)
     path = layout.agent_seed(cluster)
     private_text(path, seed)
-    # One that runs with an earlier identity begins anew with this one.
+    # One that runs with an earlier identity begins again with this one.
     _end(layout.pid(agent_process(cluster)))
     return path
 

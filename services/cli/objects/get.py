@@ -12,36 +12,18 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import JSON, ApiError, ApiResource, Unreachable, resource_path
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.printing import as_json, as_yaml, ending_of
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import CONTROL_LABEL, Endpoint, clusters, open_members
 from services.cli.objects.kind_lookup import discover, find, split_target
 from services.cli.objects.merged_tables import TABLE, Look, Part, merged
+from services.cli.objects.object_options import Query
 
 SCOPES: Final = ("karmada", "members", "all")
 OUTPUTS: Final = ("", "wide", "json", "yaml", "name")
 CHUNK: Final = "500"
-
-
-class Query(Struct, frozen=True, kw_only=True):
-    """What is asked for: `words` are kinds and names as typed, empty `scope` and `clusters` mean the usual ones."""
-
-    words: tuple[str, ...]
-    namespace: str = ""
-    all_namespaces: bool = False
-    selector: str = ""
-    clusters: tuple[str, ...] = ()
-    scope: str = ""
-    output: str = ""
-    ignore_not_found: bool = False
-    show_kind: bool = False
-    look: Look = Look()
-
-    @property
-    def readable(self) -> bool:
-        """Whether people read the answer as a table."""
-        return self.output in ("", "wide")
 
 
 class Asked(Struct, frozen=True):
@@ -66,7 +48,7 @@ def check(query: Query) -> None:
         raise Failed(f"unsupported operation scope {query.scope!r}; use one of {', '.join(SCOPES)}")
     if query.output not in OUTPUTS:
         raise Failed(f"unsupported output {query.output!r}; use one of {', '.join(filter(None, OUTPUTS))}")
-    if query.look.labels and not query.readable:
+    if query.show_labels and not query.readable:
         raise Failed("--show-labels goes with the usual output and with -o wide only")
     if query.selector and any(names for _, names in split_target(query.words)):
         raise Failed("a selector cannot be combined with names")
@@ -207,9 +189,9 @@ def _tables(results: list[tuple[Asked, list[Found]]], query: Query) -> str:
         look = Look(
             wide=query.output == "wide",
             namespaces=query.all_namespaces and resource.namespaced,
-            labels=query.look.labels,
-            label_columns=query.look.label_columns,
-            no_headers=query.look.no_headers,
+            labels=query.show_labels,
+            label_columns=query.label_columns,
+            no_headers=query.no_headers,
             prefix=f"{kind}/" if query.show_kind or len(results) > 1 else "",
             # Pods are never written by policies themselves: the column is of little use for them.
             adoption=query.output == "wide" or resource.group != "" or resource.name != "pods",

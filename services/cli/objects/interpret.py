@@ -5,65 +5,47 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._kit.interpretation.lua.machine import LuaMachine
 from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.lua.process import WorkerUnavailable
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-)
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import customization_problem
 from services._rules.interpreter.scripts.customizations import MEMBERS, Customizations
 from services._rules.interpreter.scripts.lua_syntax import problem as syntax_problem
 from services._rules.interpreter.scripts.result_types import dependencies_of
 from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, complain
+from services.cli.objects.object_options import Inputs
 
 _KIND: Final = "ResourceInterpreterCustomization"
 ORDER: Final = (
-    RETAIN,
-    INTERPRET_REPLICA,
-    INTERPRET_COMPONENT,
-    REVISE_REPLICA,
-    INTERPRET_STATUS,
-    AGGREGATE_STATUS,
-    INTERPRET_HEALTH,
-    INTERPRET_DEPENDENCY,
+    Operation.RETAIN,
+    Operation.REPLICA,
+    Operation.COMPONENT,
+    Operation.REVISE,
+    Operation.STATUS,
+    Operation.AGGREGATE,
+    Operation.HEALTH,
+    Operation.DEPENDENCY,
 )
 """The order rules are listed in, by operation."""
 # What each operation calls its result.
 _NAMES: Final = {
-    RETAIN: "retained",
-    INTERPRET_COMPONENT: "components",
-    REVISE_REPLICA: "revised",
-    INTERPRET_STATUS: "status",
-    AGGREGATE_STATUS: "aggregatedStatus",
-    INTERPRET_HEALTH: "healthy",
-    INTERPRET_DEPENDENCY: "dependencies",
+    Operation.RETAIN: "retained",
+    Operation.COMPONENT: "components",
+    Operation.REVISE: "revised",
+    Operation.STATUS: "status",
+    Operation.AGGREGATE: "aggregatedStatus",
+    Operation.HEALTH: "healthy",
+    Operation.DEPENDENCY: "dependencies",
 }
 
 
 STDIN: Final = Path("-")
 """In place of a file: standard input, which can be read once."""
-
-
-class Inputs(NamedTuple):
-    """What the options of an operation say; None where one was not given."""
-
-    desired: Path | None = None
-    observed: Path | None = None
-    status: Path | None = None
-    replicas: int | None = None
 
 
 def files_in(paths: Sequence[Path], recursive: bool) -> list[Path]:
@@ -142,7 +124,7 @@ def check(found: Sequence[tuple[Path, Manifest]]) -> tuple[str, bool]:
     return "\n".join(lines), sound
 
 
-def operation_named(name: str) -> str:
+def operation_named(name: str) -> Operation:
     """The operation of a name in any case; raises Failed."""
     for operation in ORDER:
         if operation.lower() == name.lower():
@@ -150,26 +132,26 @@ def operation_named(name: str) -> str:
     raise Failed(f"--operation {name!r} is none of {', '.join(ORDER)}; or use --check")
 
 
-def arguments(operation: str, inputs: Inputs) -> list[Any]:
+def arguments(operation: Operation, inputs: Inputs) -> list[Any]:
     """The arguments of an operation from files; raises Failed where an option is missing."""
-    if [*inputs].count(STDIN) > 1:
+    if [inputs.desired, inputs.observed, inputs.status].count(STDIN) > 1:
         raise Failed("standard input (-) can be read for one option only")
-    if operation == RETAIN:
+    if operation == Operation.RETAIN:
         return [_object(inputs.desired, "--desired-file"), _object(inputs.observed, "--observed-file")]
     if inputs.desired is not None and inputs.observed is not None:
         raise Failed(f"{operation} takes one object: give --desired-file or --observed-file, not both")
     obj = _object(inputs.desired or inputs.observed, "--observed-file (or --desired-file)")
-    if operation == AGGREGATE_STATUS:
+    if operation == Operation.AGGREGATE:
         return [obj, documents(_given(inputs.status, "--status-file", operation))]
-    if operation != REVISE_REPLICA:
+    if operation != Operation.REVISE:
         return [obj]
     if inputs.replicas is None:
         raise Failed("ReviseReplica needs --desired-replica")
     return [obj, inputs.replicas]
 
 
-async def execute(manifests: Sequence[Manifest], operation: str, given: Sequence[Any], output: str) -> str:
-    """The results of an operation as text; what goes wrong in a script is told on standard error.
+async def execute(manifests: Sequence[Manifest], operation: Operation, given: Sequence[Any], output: str) -> str:
+    """The results of an operation as text; what goes wrong in a script is written to standard error.
 
     Raises Failed where no customization defines the operation for the kind of the object.
     """
@@ -187,7 +169,7 @@ async def execute(manifests: Sequence[Manifest], operation: str, given: Sequence
         raise Failed(str(problem)) from None
     finally:
         await pool.close()
-    result = dependencies_of(results) if operation == INTERPRET_DEPENDENCY else results[0]
+    result = dependencies_of(results) if operation == Operation.DEPENDENCY else results[0]
     named = _named(operation, result)
     write = WRITERS[output]
     return "".join(
@@ -195,8 +177,8 @@ async def execute(manifests: Sequence[Manifest], operation: str, given: Sequence
     )
 
 
-def _named(operation: str, result: Any) -> list[tuple[str, Any]]:
-    if operation == INTERPRET_REPLICA:
+def _named(operation: Operation, result: Any) -> list[tuple[str, Any]]:
+    if operation == Operation.REPLICA:
         return [("replica", result["replicas"]), ("requires", result["requirements"])]
     return [(_NAMES[operation], result)]
 
@@ -209,7 +191,7 @@ def _yaml(value: Any) -> str:
 WRITERS: Final[dict[str, Callable[[Any], str]]] = {"yaml": _yaml, "json": as_json}
 
 
-def _given(path: Path | None, option: str, operation: str) -> Path:
+def _given(path: Path | None, option: str, operation: Operation) -> Path:
     if path is None:
         raise Failed(f"{operation} needs {option}")
     return path

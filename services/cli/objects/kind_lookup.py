@@ -6,32 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
 
+from services._kit.kube.answers.shapes import readable
+from services._kit.kube.api import BadAnswer, group_decoder, resource_decoder
 from services._kit.kube.client import ApiError, ApiResource, KubeClient
 from services.cli.common.running import Failed
-
-
-class _Resources(Struct, rename="camel"):
-    resources: tuple[ApiResource, ...] | None = ()
-
-
-class _Version(Struct, rename="camel"):
-    version: str
-
-
-class _Group(Struct, rename="camel"):
-    name: str
-    versions: tuple[_Version, ...] = ()
-    preferred_version: _Version | None = None
-
-
-class _Groups(Struct):
-    groups: tuple[_Group, ...] = ()
-
-
-_groups = msgspec.json.Decoder(_Groups)
-_resources = msgspec.json.Decoder(_Resources)
 
 
 async def discover(client: KubeClient) -> list[ApiResource]:
@@ -39,7 +18,7 @@ async def discover(client: KubeClient) -> list[ApiResource]:
 
     A group whose server does not answer is left out.
     """
-    listed = _groups.decode(await client.request("GET", "/apis")).groups
+    listed = readable(group_decoder, await client.request("GET", "/apis"), "the groups of /apis").groups
     places = [("", "v1")]
     others = []
     for group in listed:
@@ -54,12 +33,12 @@ async def discover(client: KubeClient) -> list[ApiResource]:
 async def _served(client: KubeClient, group: str, version: str) -> list[ApiResource]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        listed = _resources.decode(await client.request("GET", path))
-    except ApiError:
+        listed = readable(resource_decoder, await client.request("GET", path), f"the resources of {path}")
+    except (ApiError, BadAnswer):
         return []
     return [
         msgspec.structs.replace(resource, group=group, version=version)
-        for resource in listed.resources or ()
+        for resource in listed.resources
         if "/" not in resource.name
     ]
 

@@ -53,7 +53,7 @@ def edit(path: Path, *, documented: bool, editor: Editor | None = None) -> str:
     """Let a person edit the customization in a file and write it back; what to print, empty where nothing changed.
 
     A file that is missing or empty begins a new one. Raises Failed where the file holds several objects or something
-    else, and where the person leaves a mistake as it is; what was edited is kept then, and its place is told.
+    else, and where the person leaves a mistake as it is; what was edited is kept then, and its place is named.
     """
     if path == STDIN or path.is_dir():
         raise Failed("--edit needs one file with -f")
@@ -137,7 +137,7 @@ def from_lua(original: Manifest, text: str) -> tuple[Manifest, list[str]]:
             problems.append(f"{operation}: {wrong}")
         member = _MEMBER_OF[operation]
         old = (before.get(member) or {}).get("luaScript") or ""
-        # A script that nobody touched stays as it is written, to the last line end.
+        # A script that was not touched stays as it is written, to the last line end.
         rules[member] = {"luaScript": old if old.strip("\n") == script else f"{script}\n"}
     target = {"apiVersion": said[_API_VERSION], "kind": said[_KIND]}
     edited = {

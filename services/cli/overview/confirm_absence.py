@@ -92,7 +92,7 @@ def _asked(held: Sequence[Held]) -> bool:
 
 
 async def record(facts: Log, held: Held, who: str, note: str = "") -> int:
-    """Append the confirmation of what is held; its position. Raises Failed when somebody else was faster."""
+    """Append the confirmation of what is held; its position. Raises Failed when another operator was faster."""
     at = time.time()
     subject = confirmation(held.event.scope)
     last = await facts.last(subject)
@@ -115,7 +115,7 @@ async def record(facts: Log, held: Held, who: str, note: str = "") -> int:
     try:
         stored = await facts.append([NewMessage(subject, encode(event), headers, expect_last=prev)])
     except Conflict:
-        raise Failed(f"somebody else confirmed in {held.event.scope} at this moment; ask again") from None
+        raise Failed(f"another operator confirmed in {held.event.scope} at this moment; ask again") from None
     return stored.last
 
 

@@ -6,23 +6,20 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory, Nats, access
-from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import LogOptions
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command("status", epilog="Examples:\n\n\b\nfleetlog status\nfleetlog status -o json")
 def show_status(
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-    output: Annotated[str, typer.Option("--output", "-o", help="json or yaml for programs.")] = "",
-) -> None:
+    log: LogOptions, output: Annotated[str, typer.Option("--output", "-o", help="json or yaml for programs.")] = ""
+) -> Work:
     """Show the control plane, withdrawals that are held, members and services; ends with 1 when something is wrong."""
-    from services.cli.common.running import run
     from services.cli.overview.status_command import status
 
-    run(status(access(directory, nats), output))
+    return status(log.access, output)
 
 
 @app.command(
@@ -41,11 +38,10 @@ def confirm_absence(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     note: Annotated[str, typer.Option(help="A reason, for the record.")] = "",
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
+    *,
+    log: LogOptions,
+) -> Work:
     """Let withdrawals pass that are held: what is missing was meant to go, or the other identity is the right one."""
-    from services.cli.common.running import run
     from services.cli.overview.confirm_absence import confirm
 
-    run(confirm(access(directory, nats), scopes or (), yes=yes, note=note))
+    return confirm(log.access, scopes or (), yes=yes, note=note)

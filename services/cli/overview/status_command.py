@@ -15,8 +15,7 @@ from services._kit.log.streams import fills
 from services._rules.log.stream_limits import Fill
 from services.cli.common.logbook import LogAccess, open_log
 from services.cli.common.moments import stamp
-from services.cli.common.printing import as_json, as_yaml, table
-from services.cli.common.running import Failed
+from services.cli.common.printing import check_output, render, table
 from services.cli.overview.status_facts import Held, Overview, overview
 
 LISTEN_SECONDS: Final = 1.2
@@ -26,8 +25,7 @@ NAMED: Final = 5
 
 async def status(access: LogAccess, output: str = "") -> int:
     """Print the page; 1 when something waits, a stream is filling or a service is silent. Raises Failed, LogError."""
-    if output not in ("", "json", "yaml"):
-        raise Failed(f"unsupported output {output!r}; use yaml or json")
+    check_output(output, ("yaml", "json"))
     alive: dict[str, str] = {}
 
     async def heard(message: Any) -> None:
@@ -43,10 +41,7 @@ async def status(access: LogAccess, output: str = "") -> int:
         filling = [fill for fill in await fills(connection) if fill.alarming]
         await asyncio.sleep(LISTEN_SECONDS)
     silent = [name for name in SERVICES if name in found.leaders and name not in alive]
-    if output:
-        print((as_json if output == "json" else as_yaml)(document(found, alive, filling)), end="")
-    else:
-        print(text(found, alive, filling), end="")
+    render(output, lambda: document(found, alive, filling), lambda: text(found, alive, filling))
     return 1 if found.held or found.restoring.holds or filling or silent else 0
 
 

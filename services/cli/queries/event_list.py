@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -18,28 +16,17 @@ from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS, Stream
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
 from services._rules.history.event_words import summarize
-from services.cli.common.duration_options import seconds_of
-from services.cli.common.logbook import LogAccess, open_log
-from services.cli.common.printing import GAP
+from services.cli.common.logbook import LogAccess, check_pattern, open_log
+from services.cli.common.moments import seconds_of, stamp
+from services.cli.common.printing import GAP, check_output
 from services.cli.common.running import Failed, complain
 from services.cli.queries.history_output import clock_time
+from services.cli.queries.query_options import EventQuery
 
 REMEMBERED: Final = 20_000
-"""Subjects and positions whose events are kept at hand, to tell what is new and what caused it."""
-_OUTPUTS: Final = ("", "wide", "json")
+"""Subjects and positions whose events are kept at hand, to find what is new and what caused it."""
 _WIDTHS: Final = (7, 12, 40, 16, 0, 0)
 _BROADEST: Final = (12, 32, 72, 20, 80, 60)
-
-
-class EventQuery(Struct, frozen=True, kw_only=True):
-    """What to show: `since` is a position or a duration, `tail` how many events when it is empty (0: all)."""
-
-    stream: str = ""
-    subject: str = ""
-    since: str = ""
-    tail: int = 100
-    follow: bool = False
-    output: str = ""
 
 
 class ShownEvent(Struct, frozen=True, rename="camel"):
@@ -74,13 +61,11 @@ def filters_of(query: EventQuery, stream: Stream) -> tuple[str, ...]:
     """Subject patterns to read; `>` and nothing mean the whole stream. Raises Failed for what is no pattern."""
     if query.subject in ("", ">"):
         return stream.subjects or FACTS.subjects
-    tokens = query.subject.split(".")
-    if not all(tokens) or re.search(r"\s", query.subject) or ">" in tokens[:-1]:
-        raise Failed(f"--subject {query.subject!r}: tokens between dots, `*` for any one, `>` at the end for the rest")
+    check_pattern(query.subject)
     return (query.subject,)
 
 
-class Teller:
+class EventView:
     """Turns messages into what is shown, remembering what came before on each subject."""
 
     def __init__(self, log: JetStreamLog, stream: Stream) -> None:
@@ -89,8 +74,8 @@ class Teller:
         self._latest: dict[str, Known] = {}
         self._names: dict[int, str] = {}
 
-    async def tell(self, message: Message) -> ShownEvent:
-        """One message, told."""
+    async def shown(self, message: Message) -> ShownEvent:
+        """What is shown of one message."""
         try:
             event = decode(message.subject, message.data)
         except DecodeError as error:
@@ -108,7 +93,7 @@ class Teller:
         return ShownEvent(
             self._stream.name,
             message.seq,
-            _stamp(message.time),
+            stamp(message.time),
             message.subject,
             name,
             summarize(event, before),
@@ -127,7 +112,7 @@ class Teller:
         summary = f"{len(message.data)} bytes" if known else str(error)
         name = error.unknown_tag or "-"
         return ShownEvent(
-            self._stream.name, message.seq, _stamp(message.time), message.subject, name, summary, (), 0, data
+            self._stream.name, message.seq, stamp(message.time), message.subject, name, summary, (), 0, data
         )
 
     async def _previous(self, message: Message, event: Known) -> Known | None:
@@ -155,10 +140,6 @@ class Teller:
         return f"#{position} {self._names[position]}".rstrip()
 
 
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Printer:
     """Writes one line per event; columns grow with what they have to hold."""
 
@@ -166,22 +147,22 @@ class Printer:
         self._output = output
         self._widths = list(_WIDTHS)
 
-    def write(self, told: ShownEvent, seconds: float) -> None:
+    def write(self, shown: ShownEvent, seconds: float) -> None:
         """Write one event."""
         if self._output == "json":
-            sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+            sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
             return
         wide = self._output == "wide"
         cells = [
-            f"#{told.position}",
-            told.time if wide else clock_time(seconds),
-            told.subject,
-            told.event,
-            told.summary,
+            f"#{shown.position}",
+            shown.time if wide else clock_time(seconds),
+            shown.subject,
+            shown.event,
+            shown.summary,
         ]
         if wide:
-            cells.append(f"saw #{told.as_of}" if told.as_of else "")
-        cells.append(f"because {', '.join(told.causes)}" if told.causes else "")
+            cells.append(f"saw #{shown.as_of}" if shown.as_of else "")
+        cells.append(f"because {', '.join(shown.causes)}" if shown.causes else "")
         padded = []
         for index, cell in enumerate(cells[:-1]):
             self._widths[index] = max(self._widths[index], min(len(cell), _BROADEST[index]))
@@ -191,26 +172,25 @@ class Printer:
 
 async def events(access: LogAccess, query: EventQuery) -> int:
     """Show events; ends at the end of the stream, or never when following. Raises Failed for what makes no sense."""
-    if query.output not in _OUTPUTS:
-        raise Failed(f"unsupported output {query.output!r}; use wide or json")
+    check_output(query.output, ("wide", "json"))
     stream = stream_of(query)
     filters = filters_of(query, stream)
     async with open_log(access) as connection:
         log = JetStreamLog(connection, stream.name)
-        teller, printer = Teller(log, stream), Printer(query.output)
+        view, printer = EventView(log, stream), Printer(query.output)
         end = (await log.identity()).last_seq
-        shown = 0
+        count = 0
         async for message in _stored(log, filters, query, end):
-            printer.write(await teller.tell(message), message.time)
-            shown += 1
+            printer.write(await view.shown(message), message.time)
+            count += 1
         sys.stdout.flush()
         if query.follow:
             pump = log.pump(filters, end + 1)
             async for delivery in pump:
                 for message in delivery.messages:
-                    printer.write(await teller.tell(message), message.time)
+                    printer.write(await view.shown(message), message.time)
                 sys.stdout.flush()
-        elif not shown:
+        elif not count:
             complain(f"no event of {stream.name} matches")
     return 0
 
@@ -241,6 +221,3 @@ async def _stored(log: JetStreamLog, filters: Sequence[str], query: EventQuery, 
         span *= 8
     for message in last:
         yield message
-
-
-__all__ = ["EventQuery", "Printer", "ShownEvent", "Teller", "events", "filters_of", "stream_of"]

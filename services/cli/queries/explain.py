@@ -1,4 +1,4 @@
-"""The command `fleetlog explain`: why an object runs where it runs, cluster by cluster, as the log tells it."""
+"""The command `fleetlog explain`: why an object runs where it runs, cluster by cluster, as the log has it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from schemas.subjects import placement as placement_subject
 from schemas.topology import EXPLAINED
 from services._kit.log.fact_history import merged, stored_at
 from services._kit.log.stream_port import Log
-from services.cli.common.control_plane import ControlPlaneOptions
-from services.cli.common.logbook import LogAccess, open_log, streams
+from services.cli.common.logbook import open_log, streams
 from services.cli.common.moments import moment, stamp
-from services.cli.common.printing import as_json, as_yaml, table
+from services.cli.common.printing import check_output, render, table
 from services.cli.common.running import Failed, complain, patience
-from services.cli.queries.object_history import key_of
+from services.cli.queries.object_history import key_asked
+from services.cli.queries.query_options import ObjectQuery
 
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
 _DIVISIONS: Final[Mapping[str, str]] = {
     "everywhere": "The object has no replicas to divide; every selected cluster gets it.",
     "duplicated": "Every selected cluster runs all {demand} replicas.",
     "static weights": "{demand} replicas are divided by static weights, which add up to {weights}.",
-    "fresh scale": "{demand} replicas are divided by the room clusters have, {weights} in all.",
+    "fresh scale": "{demand} replicas are divided by the capacity of clusters, {weights} in all.",
     "scale down": "{demand} replicas are divided by what runs now, {weights} replicas in all.",
-    "scale up": "{kept} replicas stay; {demand} more are divided by the room clusters have, {weights} in all.",
+    "scale up": "{kept} replicas stay; {demand} more are divided by the capacity of clusters, {weights} in all.",
     "no change": "All {kept} replicas stay where they are.",
 }
 
@@ -46,31 +45,20 @@ class Explained(Struct, frozen=True):
     explanation: PlacementExplained | None = None
 
 
-async def explain(
-    access: LogAccess,
-    target: ControlPlaneOptions,
-    kind: str,
-    name: str,
-    namespace: str = "",
-    output: str = "",
-    at: str = "",
-) -> int:
+async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
     """Print why an object is placed as it is, or was at a moment; raises Failed when the log knows no placement."""
-    if output not in _OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
+    check_output(output)
+    access = query.log.access
     until = moment(at, "--at", time.time()) if at else None
-    key = await key_of(target, kind, name, namespace)
+    key = await key_asked(query)
     async with patience("reading the log"), open_log(access) as connection:
-        found = await told_of(streams(connection), key, until)
+        found = await placement_of(streams(connection), key, until)
     if found is None:
         when = f" at {stamp(until)}" if until is not None else ""
         raise Failed(
-            f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` tells what happened"
+            f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` shows what happened"
         )
-    if output in ("json", "yaml"):
-        print((as_json if output == "json" else as_yaml)(document(key, found)), end="")
-    else:
-        print(text(key, found, wide=output == "wide"), end="")
+    render(output, lambda: document(key, found), lambda: text(key, found, wide=output == "wide"))
     if found.explanation is None and not isinstance(found.event, PlacementReleased):
         complain(
             f"no explanation of #{found.position} is kept: each object keeps those of its newest four changes, 30 days "
@@ -79,7 +67,7 @@ async def explain(
     return 0
 
 
-async def told_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
+async def placement_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
     """The placement in force at a moment (None: now) with its explanation; None where there was none."""
     last: Explained | None = None
     for position, message in (await merged(logs, (placement_subject(key),))).items():
@@ -200,7 +188,7 @@ def _clusters(found: PlacementExplained, *, wide: bool) -> str:
     headers = ["cluster", "rank", "selected", "available", "source", "age", "running", "weight", "share", "replicas"]
     if wide:
         headers[2:2] = ["region", "group", "score"]
-        headers += ["kept", "room", "reserved"]
+        headers += ["kept", "capacity", "reserved"]
     rows = [_row(item, found, wide=wide) for item in found.clusters]
     more = f"and {_count(found.others, 'more cluster')} that passed the filters\n" if found.others else ""
     return table(headers, rows) + more

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from schemas.keys import ObjectKey
 from services._rules.history.timeline import Entry, because, line, offset
+from services.cli.common.moments import stamp
 from services.cli.common.printing import aligned
 
 _BROADEST: Final = 80
@@ -21,9 +22,9 @@ def clock_time(seconds: float) -> str:
 
 
 def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
-    """A story as aligned lines: time since its first step, subject, position, event, meaning, cause.
+    """A history as aligned lines: time since its first step, subject, position, event, meaning, cause.
 
-    Wide lines also tell the time of day, and how much of the log the deciding service had seen.
+    Wide lines also show the time of day, and how much of the log the deciding service had seen.
     """
     lines = []
     for entry in entries:
@@ -36,12 +37,11 @@ def render_history(entries: Sequence[Entry], *, wide: bool = False) -> str:
 
 
 def document(key: ObjectKey, entries: Sequence[Entry]) -> dict[str, Any]:
-    """A story as the JSON document that the gateway serves, too."""
-    began = datetime.fromtimestamp(entries[0].time, UTC).isoformat(timespec="milliseconds")
+    """A history as the JSON document that the gateway serves, too."""
     return {
         "kind": "History",
         "apiVersion": "fleetlog/v1",
         "object": {"resource": key.group_resource, "namespace": key.namespace, "name": key.name},
-        "began": began.replace("+00:00", "Z"),
+        "began": stamp(entries[0].time),
         "entries": [{**msgspec.to_builtins(entry), "line": line(entry)} for entry in entries],
     }

@@ -1,50 +1,53 @@
-"""The command `fleetlog history`: what happened to one object, why, and how long each step took."""
+"""The command `fleetlog history`: what happened to one object and why, or how its facets stood at a moment."""
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
 
 from schemas.keys import ObjectKey
 from services._kit.kube.client import ApiResource, Unreachable
-from services._kit.log.fact_history import story
-from services.cli.common.control_plane import ControlPlaneOptions, open_control
+from services._kit.log.fact_history import facts_of, story, told
+from services._rules.history.facet_states import Standing, standing
+from services._rules.history.timeline import Entry, line
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
-from services.cli.common.moments import moment
-from services.cli.common.printing import as_json
+from services.cli.common.moments import moment, stamp
+from services.cli.common.printing import render, table
 from services.cli.common.running import Failed, complain, patience
-from services.cli.objects.kind_lookup import discover, find
+from services.cli.objects.kind_lookup import discover, find, one_object
 from services.cli.queries.history_output import document, render_history
+from services.cli.queries.query_options import ObjectQuery
 
 _OUTPUTS: Final = ("", "wide", "json", "yaml")
 
 
-async def history(
-    access: LogAccess,
-    target: ControlPlaneOptions,
-    kind: str,
-    name: str,
-    namespace: str = "",
-    output: str = "",
-    at: str = "",
-) -> int:
-    """Print the story of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
+async def history(query: ObjectQuery, output: str = "", at: str = "") -> int:
+    """Print the history of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
     if output not in _OUTPUTS or (output == "yaml" and not at):
         raise Failed(f"unsupported output {output!r}; use wide or json, or yaml together with --at")
+    access = query.log.access
     moment_wanted = moment(at, "--at", time.time()) if at else None
-    key = await key_of(target, kind, name, namespace)
+    key = await key_asked(query)
     if moment_wanted is not None:
-        from services.cli.queries.object_states import state_at
+        from services.cli.queries.object_history import state_at
 
         return await state_at(access, key, moment_wanted, output)
     async with patience("reading the log"), open_log(access) as connection:
         entries = await story(streams(connection), key)
     if not entries:
         raise Failed(f"the log holds no fact about {key}; a policy has to claim it (kubectl get propagationpolicies)")
-    print(
-        as_json(document(key, entries)) if output == "json" else render_history(entries, wide=output == "wide"), end=""
-    )
+    render(output, lambda: document(key, entries), lambda: render_history(entries, wide=output == "wide"))
     return 0
+
+
+async def key_asked(query: ObjectQuery) -> ObjectKey:
+    """The key of the object that a command is asked about; raises Failed for words that name no object."""
+    return await key_of(query.log.target, *one_object(query.words), query.namespace)
 
 
 async def key_of(target: ControlPlaneOptions, kind: str, name: str, namespace: str = "") -> ObjectKey:
@@ -67,4 +70,55 @@ def key_in(resource: ApiResource, name: str, namespace: str) -> ObjectKey:
     """Key of an object of a served kind; kinds without namespaces ignore theirs."""
     return ObjectKey(
         group=resource.group, resource=resource.name, namespace=namespace if resource.namespaced else "", name=name
+    )
+
+
+async def state_at(access: LogAccess, key: ObjectKey, at: float, output: str = "") -> int:
+    """Print the state of an object at a moment (seconds since 1970); raises Failed when there was none."""
+    async with patience("reading the log"), open_log(access) as connection:
+        logs = streams(connection)
+        facts = await facts_of(logs, key, at)
+        entries = await told(logs, facts) if facts else []
+        began = "" if facts else min((stamp(fact.time) for fact in await facts_of(logs, key)), default="")
+    if not facts:
+        later = f"; its history begins at {began}" if began else ", nor does it now"
+        raise Failed(f"at {stamp(at)} the log held no fact about {key}{later}")
+    facets = standing(facts)
+    render(
+        output,
+        lambda: state_document(key, at, facets, entries),
+        lambda: state_text(key, at, facets, entries, wide=output == "wide"),
+    )
+    return 0
+
+
+def state_document(key: ObjectKey, at: float, facets: Sequence[Standing], entries: Sequence[Entry]) -> dict[str, Any]:
+    """The state as a document; every facet holds its whole event under `data`."""
+    return {
+        "kind": "State",
+        "apiVersion": "fleetlog/v1",
+        "object": {"resource": key.group_resource, "namespace": key.namespace, "name": key.name},
+        "at": stamp(at),
+        "facets": [msgspec.json.decode(msgspec.json.encode(facet)) for facet in facets],
+        "entries": [{**msgspec.to_builtins(entry), "line": line(entry)} for entry in entries],
+    }
+
+
+def state_text(
+    key: ObjectKey, at: float, facets: Sequence[Standing], entries: Sequence[Entry], *, wide: bool = False
+) -> str:
+    """The state as a table for people, and the history up to then below it."""
+    rows = [
+        (
+            facet.facet + (f" {facet.cluster}" if facet.cluster else ""),
+            f"#{facet.position}",
+            stamp(facet.time),
+            facet.event,
+            facet.summary,
+        )
+        for facet in facets
+    ]
+    head = f"{key} at {stamp(at)}\n\n"
+    return (
+        f"{head}{table(('facet', 'position', 'since', 'event', 'state'), rows)}\n{render_history(entries, wide=wide)}"
     )

@@ -1,10 +1,10 @@
-"""The command `fleetlog replay`: decides a recorded log anew with this version, and tells what comes out otherwise."""
+"""The command `fleetlog replay`: decides a recorded log again with this version, and prints what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,8 +14,8 @@ from schemas.events.placement import PlacementDecided, PlacementFailed, Placemen
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.log.stream_port import match
-from services.cli.common.printing import as_json, as_yaml
-from services.cli.common.running import Failed, complain
+from services.cli.common.printing import check_output, render
+from services.cli.common.running import complain
 from services.cli.log.archive import Header, Record, inspect, read
 from services.cli.queries.explain import decided_at, reasons
 from services.scheduler.app import Scheduler
@@ -23,7 +23,6 @@ from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import explained
 from services.scheduler.state import SchedulerState, fold
 
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
 Made = PlacementDecided | PlacementFailed
 
 
@@ -56,18 +55,18 @@ class Result(Struct):
 
 def replay(path: Path, output: str = "") -> int:
     """Print decisions of an exported log that would differ; 1 when there is any. Raises Failed for a broken file."""
-    if output not in _OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
+    check_output(output)
     header, _ = inspect(path)
     result = replayed(facts_in(path), wide=output == "wide")
-    if output in ("json", "yaml"):
-        print((as_json if output == "json" else as_yaml)(document(result)), end="")
-    else:
-        for item in result.differences:
-            print(f"#{item.position} {item.key}\n  recorded: {item.recorded}\n  now:      {item.now}")
-            print("".join(f"    {line}\n" for part in item.why for line in part.splitlines()), end="")
+    render(output, lambda: document(result), lambda: "".join(map(text, result.differences)))
     complain(summary(result, header))
     return 1 if result.differences else 0
+
+
+def text(item: Difference) -> str:
+    """A decision that differs, for people."""
+    why = "".join(f"    {line}\n" for part in item.why for line in part.splitlines())
+    return f"#{item.position} {item.key}\n  recorded: {item.recorded}\n  now:      {item.now}\n{why}"
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def facts_in(path: Path) -> Iterable[Fact]:
 
 
 def replayed(facts: Iterable[Fact], *, wide: bool = False) -> Result:
-    """Decide every placement anew on the facts it had in view (`as_of`), at its time, with its estimates."""
+    """Decide every placement again on the facts it had in view (`as_of`), at its time, with its estimates."""
     result = Result()
     ordered = list(facts)
     # One leader decides in the order of what it saw, so the state is folded once, up to each decision's view.
@@ -128,7 +127,7 @@ def replayed(facts: Iterable[Fact], *, wide: bool = False) -> Result:
         found = _differing(state, item.position, event, wide=wide)
         if found is not None:
             result.differences.append(found)
-        # Until the placement is folded its room counts as promised, as it did then.
+        # Until the placement is folded its capacity counts as reserved, as it did then.
         state.ledger.promise(event.key, event.clusters, decided_at(event))
     return result
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -23,19 +22,18 @@ from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.log.stream_port import Log
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS
-from services.cli.common.control_plane import ControlPlaneOptions
-from services.cli.common.logbook import LogAccess, open_log, streams
-from services.cli.common.printing import as_json, as_yaml, table
+from services.cli.common.installation_options import LogAndControlOptions
+from services.cli.common.logbook import open_log, streams
+from services.cli.common.printing import check_output, render, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import one_object
 from services.cli.queries.object_history import key_of
+from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import outcome
-from services.cli.queries.what_if import SimulatedState, Suppositions, suppose
+from services.cli.queries.what_if import SimulatedState, suppose
 from services.scheduler.app import Scheduler
 from services.scheduler.decide import decide_with_trace
-from services.scheduler.state import fold
-
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
+from services.scheduler.state import fold, scheduler_of
 
 
 class Moved(Struct, frozen=True):
@@ -50,44 +48,22 @@ class Moved(Struct, frozen=True):
     given: dict[str, int]
 
 
-class Request(Struct, frozen=True, kw_only=True):
-    """What the command line supposes; `only` names one object (kind and name), None all."""
-
-    lose: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-    capacity: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    taint: tuple[str, ...] = ()
-    scale: tuple[tuple[str, str, int], ...] = ()
-    policy: Path | None = None
-    only: tuple[str, str] | None = None
-    namespace: str = ""
-
-
-async def simulate(access: LogAccess, target: ControlPlaneOptions, request: Request, output: str = "") -> int:
-    """Print what would move; raises Failed for suppositions about what the log does not know."""
-    if output not in _OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use wide, json or yaml")
-    scale = {await key_of(target, kind, name, request.namespace): replicas for kind, name, replicas in request.scale}
-    only = await key_of(target, *request.only, request.namespace) if request.only else None
+async def simulate(
+    log: LogAndControlOptions, supposed: Suppositions, words: Sequence[str] = (), namespace: str = "", output: str = ""
+) -> int:
+    """Print what would move, of the object that `words` name or of all; raises Failed for unknown objects."""
+    check_output(output)
+    wanted = [scaled(text) for text in supposed.scale]
+    named = one_object(words) if words else None
+    access = log.access
+    scale = {await key_of(log.target, kind, name, namespace): replicas for kind, name, replicas in wanted}
+    only = await key_of(log.target, *named, namespace) if named else None
     async with patience("reading the log"), open_log(access) as connection:
         world = await world_of(streams(connection)[FACTS.name])
     if only is not None and only not in world.state.objects:
         raise Failed(f"no policy has claimed {only}; the log holds no binding of it")
-    supposed = Suppositions(
-        lose=request.lose,
-        drain=request.drain,
-        capacity=request.capacity,
-        label=request.label,
-        taint=request.taint,
-        scale=scale,
-        policy=request.policy,
-    )
-    moved = outcomes(world, supposed, time.time(), only)
-    if output in ("json", "yaml"):
-        print((as_json if output == "json" else as_yaml)(document(moved)), end="")
-    else:
-        print(text(moved, wide=output == "wide"), end="")
+    moved = outcomes(world, supposed, scale, time.time(), only)
+    render(output, lambda: document(moved), lambda: text(moved, wide=output == "wide"))
     looked = 1 if only is not None else len(world.state.objects)
     complain(f"{len(moved):,} of {looked:,} objects would be placed otherwise; nothing was changed")
     return 0
@@ -118,9 +94,15 @@ async def world_of(log: Log) -> SimulatedState:
     return world
 
 
-def outcomes(world: SimulatedState, supposed: Suppositions, now: float, only: ObjectKey | None = None) -> list[Moved]:
-    """Suppose, then decide every object, or the one; each decision's room counts for those after it."""
-    suppose(world, supposed)
+def outcomes(
+    world: SimulatedState,
+    supposed: Suppositions,
+    scale: Mapping[ObjectKey, int],
+    now: float,
+    only: ObjectKey | None = None,
+) -> list[Moved]:
+    """Suppose, then decide every object, or the one; the capacity that a decision takes counts for those after it."""
+    suppose(world, supposed, scale)
     state = world.state
     state.ledger.expire(now)
     found = []
@@ -133,7 +115,7 @@ def outcomes(world: SimulatedState, supposed: Suppositions, now: float, only: Ob
             answers = tuple(item for item in estimate.estimates if item.cluster not in world.changed_capacity)
             seen = replace(estimate.provenance, as_of=world.position + 1)
             scheduled.estimate = replace(estimate, estimates=answers, provenance=seen)
-        scheduler = placed.scheduler if placed is not None else _scheduler_of(scheduled.spec)
+        scheduler = placed.scheduler if placed is not None else scheduler_of(scheduled.spec)
         state.refresh()
         event, _ = decide_with_trace(state, key, now, scheduler)
         if not isinstance(event, PlacementDecided | PlacementFailed):
@@ -142,10 +124,6 @@ def outcomes(world: SimulatedState, supposed: Suppositions, now: float, only: Ob
             found.append(_moved(key, placed, event))
         world.happens(event, now)
     return [item for item in found if item.before != item.after]
-
-
-def _scheduler_of(spec: dict[str, Any] | None) -> str:
-    return str((spec or {}).get("schedulerName") or "default-scheduler")
 
 
 def _moved(

@@ -23,23 +23,12 @@ from services._rules.kubernetes.taints import Taint, first_untolerated
 from services._rules.scheduling.compiled_placement import compile_placement
 from services.cli.common.running import Failed
 from services.cli.objects.apply_manifests import read_manifests
-from services.scheduler.state import Scheduled, SchedulerState, fold
+from services.cli.queries.query_options import Suppositions
+from services.scheduler.state import SchedulerState, fold
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DRAINED: Final = "fleetlog.io/drained"
 _PAIR: Final = re.compile(r"([^=:]+)(?:=([^:]*))?")
-
-
-class Suppositions(Struct, frozen=True, kw_only=True):
-    """What shall be supposed: names of clusters, `CLUSTER:…` texts, replicas by object, a file with policies."""
-
-    lose: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-    capacity: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    taint: tuple[str, ...] = ()
-    scale: Mapping[ObjectKey, int] = {}
-    policy: Path | None = None
 
 
 class SimulatedState(Struct):
@@ -75,7 +64,7 @@ class SimulatedState(Struct):
         self.happens(replace(event, manifest=Raw(msgspec.json.encode(manifest))))
 
 
-def suppose(world: SimulatedState, supposed: Suppositions) -> None:
+def suppose(world: SimulatedState, supposed: Suppositions, scale: Mapping[ObjectKey, int]) -> None:
     """Let everything happen that is supposed; raises Failed, naming the option, for what cannot be understood."""
     for text in supposed.capacity:
         name, parts = _split(text, "--set-capacity", "CLUSTER:cpu=64,memory=256Gi")
@@ -94,7 +83,7 @@ def suppose(world: SimulatedState, supposed: Suppositions) -> None:
     for name in supposed.lose:
         uid = world.cluster(name).uid
         world.happens(ClusterRemoved(name=name, uid=uid))
-    for key, replicas in supposed.scale.items():
+    for key, replicas in scale.items():
         _scale(world, key, replicas)
     if supposed.policy is not None:
         _apply(world, supposed.policy)
@@ -164,22 +153,15 @@ def _evict(world: SimulatedState, name: str) -> None:
     manifest: Manifest = msgspec.json.decode(world.cluster(name).manifest)
     taints = msgspec.convert(manifest["spec"].get("taints") or [], list[Taint])
     for key, scheduled in list(world.state.objects.items()):
-        placed, spec = scheduled.placed, scheduled.spec
-        if placed is None or spec is None or all(target.name != name for target in placed.clusters):
+        spec = scheduled.spec
+        if spec is None or not scheduled.runs_in(name):
             continue
         tolerations = compile_placement(spec.get("placement")).tolerations
         if first_untolerated(taints, tolerations, frozenset({"NoExecute"})) is None:
             continue
-        tasks = (
-            *_tasks(scheduled, name),
-            EvictionTask(from_cluster=name, reason="TaintUntolerated", producer="simulate"),
-        )
-        world.happens(EvictionRequested(key=key, uid=scheduled.uid, tasks=tasks))
-
-
-def _tasks(scheduled: Scheduled, name: str) -> tuple[EvictionTask, ...]:
-    """Evictions that are under way already, from other clusters."""
-    return tuple(task for task in scheduled.tasks if task.from_cluster != name)
+        under_way = [task for task in scheduled.tasks if task.from_cluster != name]
+        task = EvictionTask(from_cluster=name, reason="TaintUntolerated", producer="simulate")
+        world.happens(EvictionRequested(key=key, uid=scheduled.uid, tasks=(*under_way, task)))
 
 
 def _scale(world: SimulatedState, key: ObjectKey, replicas: int) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from services.cli.common.installation_options import Directory, Nats, access
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import Directory, LogOptions
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
 
-app = typer.Typer(
+app = Commands(
     name="secrets",
     help="The keys that Secrets are encrypted with on the log.",
     no_args_is_help=True,
@@ -21,43 +22,37 @@ KeyFile = Annotated[Path | None, typer.Option("--key-file", help="The master key
 
 
 @app.command("init", epilog="Example:\n\nfleetlog secrets init --key-file keys.json")
-def init(key_file: KeyFile = None, directory: Directory = DEFAULT_DIRECTORY) -> None:
+def init(key_file: KeyFile = None, directory: Directory = DEFAULT_DIRECTORY) -> Work:
     """Make a file with a first master key; `fleetlog up` has done that for its own installation."""
-    from services.cli.common.running import Failed, fail
     from services.cli.secrets.secret_keys import create
 
-    try:
-        create(_file(directory, key_file))
-    except Failed as error:
-        fail(str(error))
+    return create(_file(directory, key_file))
 
 
 @app.command("rotate", epilog="Examples:\n\n\b\nfleetlog secrets rotate\nfleetlog secrets rotate --drop-old")
 def rotate(
     drop_old: Annotated[bool, typer.Option("--drop-old", help="Drop all master keys but the current one.")] = False,
     key_file: KeyFile = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
-    """Make a new master key and wrap the key of every namespace with it; no Secret is written anew."""
-    from services.cli.common.running import run
-    from services.cli.secrets.secret_keys import rotate as carry_out
+    *,
+    log: LogOptions,
+) -> Work:
+    """Make a new master key and wrap the key of every namespace with it; no Secret is written again."""
+    from services.cli.secrets import secret_keys
 
-    run(carry_out(access(directory, nats), _file(directory, key_file), drop_old=drop_old))
+    return secret_keys.rotate(log.access, _file(log.directory, key_file), drop_old=drop_old)
 
 
 @app.command("forget", epilog="Example:\n\nfleetlog secrets forget shop")
 def forget(
     namespace: Annotated[str, typer.Argument(help="The namespace whose Secrets of the past shall be unreadable.")],
     key_file: KeyFile = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-    nats: Nats = "",
-) -> None:
-    """Drop the key of a namespace: its Secrets of the past are erased, those of the present stored anew."""
-    from services.cli.common.running import run
-    from services.cli.secrets.secret_keys import forget as carry_out
+    *,
+    log: LogOptions,
+) -> Work:
+    """Drop the key of a namespace: its Secrets of the past are erased, those of the present stored again."""
+    from services.cli.secrets import secret_keys
 
-    run(carry_out(access(directory, nats), _file(directory, key_file), namespace))
+    return secret_keys.forget(log.access, _file(log.directory, key_file), namespace)
 
 
 def _file(directory: Path, given: Path | None) -> Path:

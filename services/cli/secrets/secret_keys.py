@@ -72,13 +72,13 @@ async def rotate(access: LogAccess, path: Path, *, drop_old: bool) -> int:
         masters.only_current().save(path)
         complain(f"{path}: only master key {masters.current} is left")
     else:
-        complain(f"{path}: master key {masters.current}, {count} namespaces' keys wrapped anew; the old ones are kept")
+        complain(f"{path}: master key {masters.current}, {count} namespaces' keys wrapped again; the old ones are kept")
         complain("give the file to the services, then drop the old ones: fleetlog secrets rotate --drop-old")
     return 0
 
 
 async def forget(access: LogAccess, path: Path, namespace: str) -> int:
-    """Drop the key of a namespace: every Secret it ever had is unreadable; present ones are stored anew."""
+    """Drop the key of a namespace: every Secret it ever had is unreadable; present ones are stored again."""
     masters = _load(path)
     subject = key_subject(namespace)
     async with patience("forgetting"), open_log(access) as connection:
@@ -87,7 +87,7 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
             before = await log.last(subject)
             if before is not None:
                 await _erase(connection, before)
-            # The new one tells every service that the old one is gone.
+            # From the new one every service learns that the old one is gone.
             data = msgspec.json.encode(fresh(masters, namespace))
             try:
                 await log.append([NewMessage(subject, data, {}, expect_last=0)])
@@ -95,7 +95,7 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
                 continue
             break
         else:
-            raise Failed(f"the key of namespace {namespace} is made anew all the time; try again")
+            raise Failed(f"the key of namespace {namespace} is made again all the time; try again")
         await _forget_store(connection, namespace)
     complain(
         f"namespace {namespace}: {'its key was dropped' if before is not None else 'it had no key'}, a new one is set"
@@ -105,7 +105,7 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
 
 
 async def _rewrap_store(connection: Connection, masters: MasterKeys) -> int:
-    """Wrap anew the keys of the embedded API server's store that are wrapped with this key file; how many."""
+    """Wrap again the keys of the embedded API server's store that are wrapped with this key file; how many."""
     log = JetStreamLog(connection, keys_stream(OBJECTS.name))
     try:
         await log.identity()
@@ -115,7 +115,7 @@ async def _rewrap_store(connection: Connection, masters: MasterKeys) -> int:
 
 
 async def _forget_store(connection: Connection, namespace: str) -> None:
-    """Let the embedded API server drop its key of a namespace, which it writes present Secrets anew for."""
+    """Let the embedded API server drop its key of a namespace, which it writes present Secrets again for."""
     try:
         await JetStreamLog(connection, keys_stream(OBJECTS.name)).identity()
     except LogReplaced:

@@ -10,7 +10,7 @@ from msgspec import Struct
 Verdict = Literal["", "never answered", "fell silent"]
 
 LONGEST_STEP: Final = 3.0
-"""Seconds that one look counts at most: while this process itself stood still, nobody could have been heard."""
+"""Seconds that one look counts at most: while this process itself stood still, no answer could be received."""
 _DOUBLINGS: Final = 4
 
 

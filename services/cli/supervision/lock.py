@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from services.cli.common.moments import present
 from services.cli.supervision.process_identity import Running, current, runs
 
 UP: Final = "fleetlog up"
@@ -65,8 +65,7 @@ class Lock:
             self._release()
             raise AlreadyRunning(_described(self._path.parent.parent, self.holder())) from None
         self.former = before
-        since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        text = msgspec.json.encode(Holder(current(), since, self._work))
+        text = msgspec.json.encode(Holder(current(), present(), self._work))
         # Longer or shorter than before: who reads meanwhile must not find a mixture.
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, text, 0)

@@ -80,7 +80,7 @@ def _fill_gaps() -> None:
     _filling.extend(bytes(size - _BYTES_OVERHEAD) for size in _SMALL for _ in range(_GAPS))
     try:
         libc = ctypes.CDLL(None)
-        # Arenas of threads that come and go, and large blocks kept for later, are memory nobody uses.
+        # Arenas of threads that come and go, and large blocks kept for later, are memory that nothing uses.
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
         libc.malloc_trim(0)

@@ -1,14 +1,17 @@
-"""Tells a process from another one that got its id later: the kernel's start time belongs to the id."""
+"""Identifies the processes of an installation by id and start time, and records them in a file."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -18,7 +21,7 @@ _STATE, _START = 0, 19
 
 
 class Running(Struct, frozen=True):
-    """A process as it was when it was recorded; `start` is empty where the system could not tell its start time."""
+    """A process as it was when it was recorded; `start` is empty where the system does not know its start time."""
 
     pid: int
     start: str
@@ -72,3 +75,38 @@ def _start_by_ps(pid: int) -> str:
         return ""
     state, _, start = done.stdout.strip().partition(" ")
     return "" if not start or state.startswith("Z") else " ".join(start.split())
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One process of an installation; `rank` orders the stop: the highest first."""
+
+    name: str
+    rank: int
+    running: Running
+
+
+class Roll:
+    """The file that holds the record; absent while nothing runs."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Replace the record; a reader finds the former one or this one, never a part."""
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        fresh.write_bytes(msgspec.json.encode(list(entries)))
+        fresh.replace(self._path)
+
+    def read(self) -> list[Entry]:
+        """The record; empty where there is none, or none that can be read."""
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Entry])
+        return []
+
+    def clear(self) -> None:
+        """Remove the record."""
+        self._path.unlink(missing_ok=True)
+
+    def left(self) -> list[Entry]:
+        """The recorded processes that still run."""
+        return [entry for entry in self.read() if runs(entry.running)]

@@ -17,14 +17,16 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
-from services.gateway.front.merging import discovery_accept, with_group, with_paths
+from services._rules.kubernetes.content_negotiation import clauses
+from services.apiserver.core.status_errors import ApiError, unauthorized
+from services.apiserver.kinds.kind_model import Resource
+from services.apiserver.kinds.registry import Registry
+from services.apiserver.openapi.serve import OpenApi
+from services.apiserver.reads.negotiation import AGGREGATED
 from services.gateway.front.upstream import Upstream, impersonation
-from services.gateway.protocol import openapi_documents as openapi
 from services.gateway.protocol.front_auth import Identity
-from services.gateway.protocol.served_resources import GROUP, Resource
-from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import encode
+from services.gateway.views.view_shapes import GROUP, encode
 
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
@@ -61,7 +63,9 @@ class Asked(msgspec.Struct, frozen=True):
 class Front:
     """Raises SettingsError for settings with which the control plane cannot be reached."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, registry: Registry, openapi: OpenApi) -> None:
+        self._registry = registry
+        self._openapi = openapi
         self._upstream = Upstream(settings)
         self._allowed: OrderedDict[bytes, float] = OrderedDict()
 
@@ -74,12 +78,12 @@ class Front:
         await self._upstream.stop()
 
     async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
-        """Authorize a read of the gateway's own kinds; raises Failure 401, 403 and 503."""
+        """Authorize a read of the gateway's own kinds; raises ApiError 401, 403 and 503."""
         posing = impersonation(request)
         if not identity.authorization and not posing:
             return
         if not self._upstream.lends(identity):
-            raise Failure(403, "Forbidden", "only the control plane can let somebody act for another user")
+            raise ApiError(403, "Forbidden", "only the control plane can let somebody act for another user")
         key = _digest(identity, posing.items(), asked)
         now = time.monotonic()
         if self._allowed.get(key, 0.0) > now:
@@ -109,35 +113,41 @@ class Front:
         if allowed:
             return
         if code == 401:
-            raise Failure(401, "Unauthorized", why or "Unauthorized")
+            raise unauthorized(why or "Unauthorized")
         if code >= 500 or code == 429:
-            raise Failure(503, "ServiceUnavailable", f"the control plane cannot say who may read this now: {why}")
-        what = f'{asked.verb} "{asked.path}"' if asked.resource is None else f"{asked.verb} {asked.resource.full_name}"
+            raise ApiError(503, "ServiceUnavailable", f"the control plane cannot say who may read this now: {why}")
+        named = f'"{asked.path}"' if asked.resource is None else asked.resource.group_resource
         where = f' in the namespace "{asked.namespace}"' if asked.namespace else ""
-        raise Failure(
-            403, "Forbidden", f"the control plane does not allow you to {what}{where}{': ' if why else ''}{why}"
-        )
+        text = f"the control plane does not allow you to {asked.verb} {named}{where}"
+        raise ApiError(403, "Forbidden", f"{text}: {why}" if why else text)
 
     async def answer(self, request: BaseRequest, identity: Identity, parts: list[str]) -> web.StreamResponse:
-        """Answer what is not the gateway's own; raises Failure."""
+        """Answer what is not the gateway's own; raises ApiError."""
         if request.method == "GET" and parts in (["apis"], ["openapi", "v3"]):
             return await self._merged(request, identity, discovery=parts == ["apis"])
         return await self._upstream.pass_on(request, identity)
 
     async def _merged(self, request: BaseRequest, identity: Identity, *, discovery: bool) -> web.Response:
-        accept = discovery_accept(request.headers.get("Accept", ""))
+        accept = _discovery_accept(request.headers.get("Accept", ""))
         code, media, body = await self._upstream.ask(
             identity, request, "GET", request.rel_url.raw_path_qs, accept=accept if discovery else "application/json"
         )
         if code == 200:
             try:
                 document = _decode(body)
-                merged = with_group(document) if discovery else with_paths(document, _decode(openapi.v3_index()))
+                merged = _with_group(document, self._registry) if discovery else self._with_paths(document)
             except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
                 text = f"the control plane does not answer like one at {request.path}: {error}"
-                raise Failure(502, "BadGateway", text) from error
+                raise ApiError(502, "BadGateway", text) from error
             body = encode(merged)
         return web.Response(body=body, status=code, headers={"Content-Type": media})
+
+    def _with_paths(self, document: Manifest) -> Manifest:
+        """The document at /openapi/v3 with the gateway's paths."""
+        kept = document.get("paths") or {}
+        paths = {path: place for path, place in kept.items() if not path.startswith(f"apis/{GROUP}")}
+        own = self._openapi.find("openapi/v3")
+        return {**document, "paths": {**paths, **(_decode(own.body)["paths"] if own is not None else {})}}
 
 
 def is_own(parts: list[str]) -> bool:
@@ -147,7 +157,7 @@ def is_own(parts: list[str]) -> bool:
 
 def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked) -> bytes:
     """What a decision is remembered under; the credentials themselves are not kept."""
-    name = asked.resource.full_name if asked.resource is not None else ""
+    name = asked.resource.group_resource if asked.resource is not None else ""
     version = asked.resource.version if asked.resource is not None else ""
     parts: list[object] = [
         identity.authorization,
@@ -158,3 +168,28 @@ def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked)
     ]
     parts += [name, version, asked.namespace, asked.name, asked.subresource]
     return hashlib.sha256(msgspec.json.encode(parts)).digest()
+
+
+def _discovery_accept(accept: str) -> str:
+    """The part of an Accept header that asks for JSON: what is to be added to has to be read."""
+    kept = [
+        ";".join([media, *(f"{name}={value}" for name, value in parameters.items())])
+        for media, parameters in clauses(accept)
+        if media == "application/json"
+    ]
+    return ",".join(kept) or "application/json"
+
+
+def _with_group(document: Manifest, registry: Registry) -> Manifest:
+    """The document at /apis, aggregated or not, with the gateway's group instead of one of the same name.
+
+    Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for one that is malformed.
+    """
+    if document.get("kind") == "APIGroupList":
+        groups = [group for group in document.get("groups") or () if group["name"] != GROUP]
+        return {**document, "groups": [*groups, *registry.api_group_list()["groups"]]}
+    if document.get("kind") == AGGREGATED:
+        version = str(document["apiVersion"]).rpartition("/")[2]
+        items = [item for item in document.get("items") or () if item["metadata"]["name"] != GROUP]
+        return {**document, "items": [*items, *registry.aggregated(core=False, version=version)["items"]]}
+    return document

@@ -18,18 +18,14 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from services._kit.base.settings import SettingsError
-from services._kit.kube.answers.exchange import HOP_BY_HOP
+from services._kit.kube.answers.relay import forwarded, relay
+from services.apiserver.core.status_errors import ApiError
 from services.gateway.protocol.front_auth import Identity
-from services.gateway.protocol.status_answers import Failure
 from services.gateway.settings import GatewaySettings
 
 CONNECT_SECONDS: Final = 5.0
-LOOK_SECONDS: Final = 5.0
-"""How often a stream on which nothing happens is asked whether its reader is still there."""
 LARGEST: Final = 16 << 20
 """Bytes of a document that is added to."""
-_DROPPED: Final = HOP_BY_HOP | {"host", "authorization"}
-_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class Upstream:
@@ -55,13 +51,13 @@ class Upstream:
                 await session.close()
 
     def _way(self, identity: Identity) -> tuple[aiohttp.ClientSession, dict[str, str]]:
-        """The session and the credentials of the client; raises Failure 403 where there are none."""
+        """The session and the credentials of the client; raises ApiError 403 where there are none."""
         assert self._plain is not None
         if identity.authorization:
             return self._plain, {"Authorization": identity.authorization}
         if self._certified is not None and identity.installation:
             return self._certified, {}
-        raise Failure(
+        raise ApiError(
             403,
             "Forbidden",
             "these credentials open bindings, works and the history only; "
@@ -82,7 +78,7 @@ class Upstream:
         accept: str,
         body: bytes | None = None,
     ) -> tuple[int, str, bytes]:
-        """A small request with the client's credentials: status, media type and body. Raises Failure."""
+        """A small request with the client's credentials: status, media type and body. Raises ApiError."""
         session, credentials = self._way(identity)
         # What is read here must not be compressed.
         headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Accept-Encoding": "identity", **credentials})
@@ -100,21 +96,16 @@ class Upstream:
             raise self._silent(error) from error
 
     async def pass_on(self, request: BaseRequest, identity: Identity) -> web.StreamResponse:
-        """Send a request on and stream the answer back as it comes; raises Failure before it began."""
+        """Send a request on and stream the answer back as it comes; raises ApiError before it began."""
         if "Upgrade" in request.headers:
-            raise Failure(
+            raise ApiError(
                 501,
                 "NotImplemented",
                 f"exec, attach and port-forward are not passed on; use the kubeconfig of {self.url} for them",
             )
         session, credentials = self._way(identity)
-        headers: CIMultiDict[str] = CIMultiDict()
-        for name, value in request.headers.items():
-            low = name.lower()
-            if low not in _DROPPED and not low.startswith("x-remote-"):
-                headers.add(name, value)
+        headers = forwarded(request)
         headers.update(credentials)
-        headers.add("X-Forwarded-For", request.remote or "")
         url = URL(f"{self.url}{request.rel_url.raw_path_qs}", encoded=True)
         data = request.content if request.can_read_body else None
         try:
@@ -122,12 +113,12 @@ class Upstream:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._silent(error) from error
         async with answer:
-            return await _stream(request, answer)
+            return await relay(request, answer)
 
-    def _silent(self, error: Exception) -> Failure:
+    def _silent(self, error: Exception) -> ApiError:
         why = str(error) or type(error).__name__
         details = {"retryAfterSeconds": 1}
-        return Failure(503, "ServiceUnavailable", f"the control plane at {self.url} does not answer: {why}", details)
+        return ApiError(503, "ServiceUnavailable", f"the control plane at {self.url} does not answer: {why}", details)
 
 
 def impersonation(request: BaseRequest) -> CIMultiDict[str]:
@@ -146,33 +137,6 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
         if len(body) > LARGEST:
             raise aiohttp.ClientPayloadError(f"its answer is larger than {LARGEST >> 20} MiB")
     return bytes(body)
-
-
-async def _stream(request: BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    for name, value in answer.headers.items():
-        if name.lower() not in HOP_BY_HOP:
-            response.headers.add(name, value)
-    if request.method != "HEAD" and answer.status not in _WITHOUT_BODY and "Content-Length" not in answer.headers:
-        response.enable_chunked_encoding()
-    try:
-        await response.prepare(request)
-        while not answer.content.at_eof():
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    part = await answer.content.readany()
-            except TimeoutError:
-                if request.transport is None or request.transport.is_closing():
-                    break
-                continue
-            if part:
-                await response.write(part)
-        await response.write_eof()
-    except (ConnectionError, aiohttp.ClientError):
-        # The answer has begun; all that is left is to end it early.
-        if request.transport is not None:
-            request.transport.abort()
-    return response
 
 
 def _session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:

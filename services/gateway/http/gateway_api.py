@@ -3,48 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import unquote
 
 import structlog
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
-from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.base.health import Health
+from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path, truth, version_document
+from services.apiserver.core.status_errors import ApiError, no_such_path
+from services.apiserver.openapi.serve import OpenApi
+from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
+from services.apiserver.reads.watch_stream import send_watch, watch_response
 from services.gateway.front.front import Asked, Front, is_own
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
-from services.gateway.http.collection_watches import CollectionWatch, Watching
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.protocol import openapi_documents as openapi
-from services.gateway.protocol import served_resources as resources
-from services.gateway.protocol import status_answers as answers
 from services.gateway.protocol.front_auth import Authenticator, Identity, tls_of
-from services.gateway.protocol.query_selectors import options_of
-from services.gateway.protocol.served_resources import GROUP, Resource
-from services.gateway.protocol.status_answers import Failure, form_of, no_such_path
+from services.gateway.protocol.rendered_views import FactView
+from services.gateway.protocol.served_kinds import VERSIONS, ServedKind, served, target_of
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import encode
+from services.gateway.views.view_shapes import GROUP, encode
 
 GOODBYE_SECONDS: Final = 2.0
 """How long a stop waits for answers under way."""
+LIFETIME: Final = (1800.0, 3600.0)
+"""Seconds after which a watch without a time of its own ends; drawn from this range so that not all return at once."""
+RELEASE: Final = "v1.30.0+fleetlog"
 _READING: Final = frozenset({"GET", "HEAD"})
-_VERSION: Final[Manifest] = {
-    "major": "1",
-    "minor": "30",
-    "gitVersion": "v1.30.0+fleetlog",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "cpython",
-    "platform": "linux/amd64",
-}
-_PATHS: Final = ["/apis", f"/apis/{GROUP}", *(f"/apis/{GROUP}/{version}" for version in resources.VERSIONS)]
+_PATHS: Final = ["/apis", f"/apis/{GROUP}", *(f"/apis/{GROUP}/{version}" for version in VERSIONS)]
 _OTHER_PATHS: Final = [
     "/fleetlog/v1/history",
     "/healthz",
@@ -56,16 +47,6 @@ _OTHER_PATHS: Final = [
 ]
 
 
-class RequestTarget(Struct, frozen=True):
-    """What a resource path names; `name` is empty for the collection."""
-
-    resource: Resource
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    watch: bool = False
-
-
 class Api:
     """The server; `port` and `url` are known after `start`."""
 
@@ -73,7 +54,6 @@ class Api:
         self,
         settings: GatewaySettings,
         reader: Reader,
-        watching: Watching,
         histories: Histories,
         health: Health,
         metrics: GatewayMetrics,
@@ -82,13 +62,14 @@ class Api:
         self._settings = settings
         self._loaded = loaded
         self._reader = reader
-        self._watching = watching
+        self._registry = served()
+        self._openapi = OpenApi(self._registry, RELEASE)
         self._histories = histories
         self._health = health
         self._metrics = metrics
         self._authenticator = Authenticator(settings)
         self._tls = tls_of(settings)
-        self._front = Front(settings) if settings.upstream_url else None
+        self._front = Front(settings, self._registry, self._openapi) if settings.upstream_url else None
         self._runner: web.ServerRunner | None = None
         self._watches: set[asyncio.Task[Any]] = set()
         self._log = structlog.get_logger(__name__)
@@ -127,30 +108,31 @@ class Api:
         began = time.perf_counter()
         verb, resource = request.method.lower(), ""
         try:
-            parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
+            parts = split_path(request.rel_url.raw_path)
+            query = parse_query(request.rel_url.raw_query_string)
             if parts and parts[0] in ("healthz", "livez", "readyz"):
                 return self._healthy(parts[0])
             identity = self._identify(request)
-            target = target_of(parts)
+            target = target_of(self._registry, parts)
             if self._front is not None:
                 if not is_own(parts):
                     response = await self._passed_on(self._front, request, parts, identity)
                     self._metrics.requests.labels(verb, "passed on", str(response.status)).inc()
                     return response
-                await self._front.check(request, identity, _asked(request, target))
+                await self._front.check(request, identity, _asked(request.path, query, target))
             if target is not None:
-                resource = target.resource.plural
-                response, verb = await self._resource(request, target)
+                resource = target[0].resource.plural
+                response, verb = await self._resource(request, query, *target)
             else:
                 response = await self._other(request, parts, identity)
-        except Failure as failure:
+        except ApiError as failure:
             response = _json(failure.encode(), failure.code)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - a bug in one answer is reported to its client and ends nothing
             self._log.exception("request failed", method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: {error}"
-            response = _json(Failure(500, "InternalError", text).encode(), 500)
+            response = _json(ApiError(500, "InternalError", text).encode(), 500)
         self._metrics.requests.labels(verb, resource, str(response.status)).inc()
         if verb != "watch":
             self._metrics.seconds.labels(verb).observe(time.perf_counter() - began)
@@ -180,52 +162,36 @@ class Api:
             return web.Response(text="\n".join([*lines, f"{which} check failed", ""]), status=500)
         return web.Response(text="ok")
 
-    async def _resource(self, request: BaseRequest, target: RequestTarget) -> tuple[web.StreamResponse, str]:
-        resource = target.resource
+    async def _resource(
+        self, request: BaseRequest, query: dict[str, str], kind: ServedKind, info: RequestInfo
+    ) -> tuple[web.StreamResponse, str]:
         if request.method not in _READING:
-            raise answers.read_only(resource, request.method)
-        if target.subresource not in ("", "status"):
+            raise kind.read_only(request.method)
+        if info.subresource not in ("", "status"):
             raise no_such_path()
-        if resource.namespaced and target.name and not target.namespace:
+        if kind.resource.namespaced and info.name and not info.namespace:
             raise no_such_path()
         if not self._loaded():
-            raise Failure(503, "ServiceUnavailable", "the log is still being read; try again", {"retryAfterSeconds": 1})
-        form = form_of(request.headers.get("Accept", ""))
-        query = request.rel_url.query
-        if target.name and not target.watch:
-            include = options_of(query).include
-            body = await self._reader.get(resource, target.namespace, target.name, form, include)
-            return _json(body), "get"
-        options = options_of(query, target.namespace, target.name)
-        if options.watch or target.watch:
-            return await self._watch(request, CollectionWatch(resource, form, options)), "watch"
-        return _json(await self._reader.listing(resource, form, options)), "list"
-
-    async def _watch(self, request: BaseRequest, watch: CollectionWatch) -> web.StreamResponse:
-        response = web.StreamResponse()
-        media = "application/json"
-        response.headers["Content-Type"] = f"{media};stream=watch" if watch.form.view else media
-        response.enable_chunked_encoding()
-        task = asyncio.current_task()
-        assert task is not None
-        self._watches.add(task)
-        try:
-            await response.prepare(request)
-            async for chunk in self._watching.frames(watch):
-                if request.transport is None or request.transport.is_closing():
-                    break
-                if chunk:
-                    await response.write(chunk)
-            await response.write_eof()
-        except ConnectionError:
-            self._log.debug("watch closed by its client", path=request.path)
-        finally:
-            self._watches.discard(task)
-        return response
+            text = "the log is still being read; try again"
+            raise ApiError(503, "ServiceUnavailable", text, {"retryAfterSeconds": 1})
+        form = negotiate(request.headers.get("Accept", ""))
+        if form is None or form.yaml:
+            raise not_acceptable(("application/json",))
+        view = FactView(kind, form, query, self._reader.table, self._reader.encoder)
+        if info.name and not info.watch_prefix:
+            return _json(await self._reader.get(info, view)), "get"
+        options = ListOptions(query)
+        options.watch = options.watch or info.watch_prefix
+        options.check()
+        if not options.watch:
+            return _json(await self._reader.listing(info, view, options)), "list"
+        watch = await self._reader.watching(info, view, options)
+        frames = self._reader.frames(watch, options.timeout or random.uniform(*LIFETIME))
+        return await send_watch(request, watch_response(view), frames, self._watches), "watch"
 
     async def _other(self, request: BaseRequest, parts: list[str], identity: Identity) -> web.Response:
         if request.method not in _READING:
-            raise Failure(405, "MethodNotAllowed", f"{request.method} is not possible: the gateway only reads the log")
+            raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible: the gateway only reads the log")
         if parts[:3] == ["fleetlog", "v1", "history"] and len(parts) == 6:
             self._log.info("history", user=identity.user, path=request.path)
             return _json(await self._histories.document(*parts[3:]))
@@ -236,61 +202,42 @@ class Api:
 
     def _document(self, request: BaseRequest, parts: list[str]) -> web.Response | None:
         """Discovery, version and OpenAPI."""
-        version = answers.discovery_version(request.headers.get("Accept", ""))
+        accept, registry = request.headers.get("Accept", ""), self._registry
+        version = discovery_version(accept)
+        found: Manifest | None = None
         match parts:
             case []:
-                return _json(encode({"paths": sorted([*_PATHS, *_OTHER_PATHS])}))
+                found = {"paths": sorted([*_PATHS, *_OTHER_PATHS])}
             case ["version"]:
-                return _json(encode(_VERSION))
+                found = version_document(RELEASE)
             case ["api" | "apis" as root] if version:
-                body = encode(resources.aggregated(version, core=root == "api"))
-                media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-                return web.Response(body=body, headers={"Content-Type": media})
+                body = encode(registry.aggregated(core=root == "api", version=version))
+                return web.Response(body=body, headers={"Content-Type": discovery_media(version)})
             case ["api"]:
-                return _json(encode({"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []}))
+                found = registry.api_versions()
             case ["apis"]:
-                return _json(encode(resources.group_list()))
-            case ["apis", group] if group == GROUP:
-                return _json(encode(resources.group()))
-            case ["apis", group, name] if group == GROUP:
-                found = resources.resource_list(name)
-                return None if found is None else _json(encode(found))
-            case ["openapi", "v2"]:
-                return _json(openapi.v2())
-            case ["openapi", "v3"]:
-                return _json(openapi.v3_index())
-            case ["openapi", "v3", "apis", group, name] if group == GROUP:
-                body_of = openapi.v3(name)
-                return None if body_of is None else _json(body_of)
-        return None
+                found = registry.api_group_list()
+            case ["apis", group]:
+                found = registry.api_group(group)
+            case ["apis", group, name]:
+                found = registry.api_resource_list(group, name)
+            case ["openapi", *_]:
+                document = self._openapi.find("/".join(parts), accept)
+                if document is not None:
+                    return web.Response(body=document.body, headers={"Content-Type": document.media})
+            case _:
+                pass
+        return None if found is None else _json(encode(found))
 
 
-def _asked(request: BaseRequest, target: RequestTarget | None) -> Asked:
+def _asked(path: str, query: dict[str, str], target: tuple[ServedKind, RequestInfo] | None) -> Asked:
     """What has to be allowed for a request of the gateway's own."""
     if target is None:
-        return Asked("get", request.path)
-    watches = target.watch or options_of(request.rel_url.query).watch
-    verb = "watch" if watches else "get" if target.name else "list"
-    place = (target.namespace, target.name, target.subresource)
-    return Asked(verb, request.path, target.resource, *place)
-
-
-def target_of(parts: list[str]) -> RequestTarget | None:
-    """What a path names; None for one that is no resource of the gateway."""
-    if len(parts) < 4 or parts[0] != "apis" or parts[1] != GROUP:
-        return None
-    version, rest = parts[2], parts[3:]
-    watch = rest[0] == "watch" and len(rest) > 1
-    if watch:
-        rest = rest[1:]
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    resource = resources.BY_PATH.get((version, rest[0]))
-    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
-        return None
-    name, subresource = (*rest[1:], "", "")[:2]
-    return RequestTarget(resource, namespace, name, subresource, watch)
+        return Asked("get", path)
+    kind, info = target
+    watches = info.watch_prefix or truth(query.get("watch"))
+    verb = "watch" if watches else "get" if info.name else "list"
+    return Asked(verb, path, kind.resource, info.namespace, info.name, info.subresource)
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

@@ -1,1 +1,1 @@
-"""Content of the gateway's HTTP API: documents, Status errors, selectors, rendered objects, identities."""
+"""Content of the gateway's HTTP API: the kinds that it serves, rendered objects, identities."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from multidict import MultiMapping
 
 from services._kit.base.settings import SettingsError
-from services.gateway.protocol.status_answers import unauthorized
+from services.apiserver.core.status_errors import unauthorized
 from services.gateway.settings import GatewaySettings
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -51,7 +51,7 @@ class Authenticator:
         self._load()
 
     def identify(self, headers: MultiMapping[str], certificate: Mapping[str, Any] | None) -> Identity:
-        """The requester; raises Failure 401."""
+        """The requester; raises ApiError 401."""
         authorization = headers.get("Authorization", "")
         kind, _, token = authorization.partition(" ")
         if kind.lower() == "bearer":

@@ -25,9 +25,12 @@ from services._rules.names import binding_name
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import answered
 from services._rules.scheduling.scheduling_views import Status
+from services.apiserver.store.store_port import Key
 from services.gateway.state import Bound
-from services.gateway.views.view_shapes import condition, fields_of, time_text
+from services.gateway.views.view_shapes import GROUP, condition, fields_of, summed, time_text
 
+NAMESPACED: Final = "resourcebindings"
+CLUSTER_WIDE: Final = "clusterresourcebindings"
 SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
 _LISTED: Final = 3
 """Refusing clusters that the condition names; all are in the aggregated status."""
@@ -41,10 +44,12 @@ def asked(bound: Bound) -> BindingRequested:
     return bound.binding
 
 
-def name_of(bound: Bound) -> str:
-    """Name of the binding."""
+def key_of(bound: Bound) -> Key:
+    """Where the binding is shown."""
     binding = asked(bound)
-    return binding_name(binding.kind, binding.key.name)
+    namespace = binding.key.namespace
+    resource = NAMESPACED if namespace else CLUSTER_WIDE
+    return Key(GROUP, resource, namespace, binding_name(binding.kind, binding.key.name))
 
 
 def labels_of(bound: Bound) -> dict[str, str]:
@@ -80,7 +85,7 @@ def metadata_of(bound: Bound, version: str) -> Manifest:
     """metadata of the binding; `version` is its resourceVersion."""
     binding = asked(bound)
     key = binding.key
-    metadata: Manifest = {"name": name_of(bound)}
+    metadata: Manifest = {"name": key_of(bound).name}
     if key.namespace:
         metadata["namespace"] = key.namespace
     metadata |= {
@@ -187,11 +192,11 @@ def _task(task: EvictionTask) -> Manifest:
     return entry | {name: value for name, value in optional.items() if value is not None}
 
 
-def cells(bound: Bound) -> list[str]:
-    """Values of the columns SCHEDULED and FULLYAPPLIED; empty where there is no such condition yet."""
+def summary(bound: Bound, version: str) -> Manifest:
+    """metadata and the status of the conditions; `version` is the resourceVersion."""
     scheduled = bound.scheduled if _placement(bound) is not None else None
     applied = bound.applied if _rollup(bound) is not None else None
-    return ["" if since is None else str(since.status) for since in (scheduled, applied)]
+    return summed(metadata_of(bound, version), {"Scheduled": scheduled, "FullyApplied": applied})
 
 
 def _status(bound: Bound) -> Manifest:

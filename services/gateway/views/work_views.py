@@ -15,10 +15,12 @@ from services._rules.delivery.work_labels import with_work_labels
 from services._rules.identities import binding_id, work_id, work_uid
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.secrets.secret_objects import is_secret as secrecy
+from services.apiserver.store.store_port import Key
 from services.gateway.state import Copy, Since, manifest_of
 from services.gateway.views.binding_views import owner
-from services.gateway.views.view_shapes import condition, encode, time_text
+from services.gateway.views.view_shapes import GROUP, condition, encode, summed, time_text
 
+WORKS: Final = "works"
 REDACTED_ANNOTATION: Final = "gateway.fleetlog.io/redacted"
 """On a Work: why its manifest is shown without content."""
 SECRET_REDACTED: Final = "the content of a Secret is not shown"
@@ -32,15 +34,11 @@ def fact_of(copy: Copy) -> WorkRendered | WorkWithdrawn:
     return copy.work
 
 
-def namespace_of(copy: Copy) -> str:
-    """Namespace of the work."""
-    return execution_namespace(fact_of(copy).cluster)
-
-
-def name_of(copy: Copy) -> str:
-    """Name of the work."""
+def key_of(copy: Copy) -> Key:
+    """Where the work is shown."""
     work = fact_of(copy)
-    return work_name(work.kind, work.key.name, work.key.namespace)
+    name = work_name(work.kind, work.key.name, work.key.namespace)
+    return Key(GROUP, WORKS, execution_namespace(work.cluster), name)
 
 
 def _everywhere(key: ObjectKey) -> bool:
@@ -93,9 +91,10 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
     """metadata of the work; `version` is its resourceVersion, `created` its age in seconds since 1970."""
     work = fact_of(copy)
     key = work.key
+    shown = key_of(copy)
     metadata: Manifest = {
-        "name": name_of(copy),
-        "namespace": namespace_of(copy),
+        "name": shown.name,
+        "namespace": shown.namespace,
         "uid": work_uid(work.cluster, key, work.uid),
         "resourceVersion": version,
         "generation": copy.rendered.binding_generation if copy.rendered is not None else 1,
@@ -163,10 +162,10 @@ def _outline(work: WorkRendered | WorkWithdrawn) -> Manifest:
     return {"apiVersion": work.api_version, "kind": work.kind, "metadata": metadata}
 
 
-def cells(copy: Copy) -> list[str]:
-    """Values of the columns WORKLOAD-KIND and APPLIED."""
-    applied = _applied(copy)
-    return [fact_of(copy).kind, "" if applied is None else str(applied.status)]
+def summary(copy: Copy, version: str, created: float) -> Manifest:
+    """metadata, the kind of the manifest and the status of the conditions."""
+    shown = summed(metadata_of(copy, version, created), {"Applied": _applied(copy)})
+    return {**shown, "spec": {"workload": {"manifests": [{"kind": fact_of(copy).kind}]}}}
 
 
 def _applied(copy: Copy) -> Since | None:

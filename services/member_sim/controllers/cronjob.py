@@ -1,7 +1,12 @@
 """CronJobs: a Job at each scheduled time, within deadline and concurrency policy, and old Jobs cleared away."""
 
+import re
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
 from schemas.manifest import Manifest
-from services.member_sim.controllers.cron_schedule import CronError, next_after
 from services.member_sim.controllers.job import finished_at
 from services.member_sim.world.world_model import (
     CRONJOBS,
@@ -22,6 +27,16 @@ from services.member_sim.world.world_state import State
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LOOK_BACK = 86_400.0
 """Seconds of missed times that are evaluated after a pause; a Job is created for the last of them only."""
+_DESCRIPTORS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_EVERY = re.compile(r"@every\s+(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
 def decide_cronjob(state: State, key: Key, turn: Turn) -> Decision:
@@ -37,11 +52,7 @@ def decide_cronjob(state: State, key: Key, turn: Turn) -> Decision:
     status: Manifest = {name: old[name] for name in ("lastScheduleTime", "lastSuccessfulTime") if name in old}
     wake: float | None = None
     if not spec.get("suspend"):
-        try:
-            due, wake = _times(owner, turn.now)
-        except CronError:
-            # The API server refuses such schedules; there is nothing to run.
-            due = None
+        due, wake = _times(owner, turn.now)
         if due is not None:
             started, replaced = _start(owner, key, due, active)
             writes += replaced
@@ -66,7 +77,7 @@ def decide_cronjob(state: State, key: Key, turn: Turn) -> Decision:
 
 
 def _times(owner: Manifest, now: float) -> tuple[float | None, float | None]:
-    """Return the last time that is due and not too late, and the next one to come; raises CronError."""
+    """Return the last time that is due and not too late, and the next one to come."""
     spec = owner["spec"]
     zone = spec.get("timeZone") or ""
     last = (owner.get("status") or {}).get("lastScheduleTime") or owner["metadata"].get("creationTimestamp") or ""
@@ -82,6 +93,25 @@ def _times(owner: Manifest, now: float) -> tuple[float | None, float | None]:
     if due is not None and deadline is not None and now > due + deadline:
         due = None
     return due, upcoming
+
+
+def next_after(schedule: str, zone: str, after: float) -> float | None:
+    """Return the first time (Unix seconds) after ``after``.
+
+    There is none where a schedule never fires, or where it or the zone cannot be read: the API server refuses those.
+    """
+    text = schedule.strip()
+    if every := _EVERY.fullmatch(text):
+        hours, minutes, rest = (int(part or 0) for part in every.groups())
+        return after // 1 + (hours * 60 + minutes) * 60 + rest if any((hours, minutes, rest)) else None
+    fields = _DESCRIPTORS.get(text, text).replace("?", "*")
+    if len(fields.split()) != 5:
+        return None
+    try:
+        found = CronSim(fields, datetime.fromtimestamp(after, ZoneInfo(zone) if zone else UTC))
+        return next(found).timestamp()
+    except (CronSimError, StopIteration, ZoneInfoNotFoundError, ValueError):
+        return None
 
 
 def _start(owner: Manifest, key: Key, due: float, active: list[Manifest]) -> tuple[Write | None, list[Write]]:

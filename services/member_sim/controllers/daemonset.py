@@ -5,6 +5,7 @@ from services.member_sim.controllers.deployment_replicasets import share
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod, selected, tolerated
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import (
+    REVISION_LABEL,
     available_at,
     count,
     is_active,
@@ -27,7 +28,6 @@ from services.member_sim.world.world_model import (
 )
 from services.member_sim.world.world_state import State
 
-REVISION_LABEL = "controller-revision-hash"
 _CONDITIONS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),

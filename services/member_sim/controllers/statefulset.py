@@ -4,6 +4,7 @@ from schemas.manifest import Manifest
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import (
+    REVISION_LABEL,
     available_at,
     count,
     is_active,
@@ -25,8 +26,6 @@ from services.member_sim.world.world_model import (
     key_of,
 )
 from services.member_sim.world.world_state import State
-
-REVISION_LABEL = "controller-revision-hash"
 
 
 def decide_statefulset(state: State, key: Key, turn: Turn) -> Decision:

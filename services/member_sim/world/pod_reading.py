@@ -10,7 +10,8 @@ from schemas.manifest import Manifest
 from services.member_sim.world.world_model import Config, condition, is_true, owner_reference, seconds
 from services.member_sim.world.world_state import State
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+REVISION_LABEL = "controller-revision-hash"
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -97,7 +98,7 @@ def starting(state: State, pods: Iterable[Manifest], config: Config, now: float)
 def template_hash(template: Manifest, collisions: int = 0) -> str:
     """Return the name suffix of a template: equal for equal templates, safe in names, at most ten characters."""
     digest = zlib.crc32(b"%d" % collisions, zlib.crc32(_encode(template)))
-    return "".join(_ALPHABET[ord(digit) % 27] for digit in str(digest))
+    return "".join(NAME_LETTERS[ord(digit) % 27] for digit in str(digest))
 
 
 def pod_from(

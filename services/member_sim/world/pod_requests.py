@@ -1,56 +1,31 @@
 """What a pod takes from a node, and what a node has, as whole numbers: cpu in thousandths, the rest in units."""
 
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
+from schemas.manifest import Manifest
+from services._rules.kubernetes.pod_resources import add_to, node_units, pod_sum
 from services._rules.kubernetes.quantity import QuantityError, parse
 
 
-@lru_cache(maxsize=4096)
-def _amount(text: str, milli: bool) -> int:
-    try:
-        quantity = parse(text)
-    except QuantityError:
-        return 0
-    return quantity.milli_value() if milli else quantity.value()
+def amounts(quantities: dict[str, Any] | None) -> dict[str, int]:
+    """Return the quantities rounded up; 0 for what is no quantity (the API server refuses those)."""
+    found = dict.fromkeys(quantities or (), 0)
+    for name, quantity in (quantities or {}).items():
+        with suppress(QuantityError):
+            found[name] = node_units(name, parse(quantity))
+    return found
 
 
-def amount(resource: str, quantity: Any) -> int:
-    """Return the quantity rounded up; 0 for what is no quantity (the API server refuses those)."""
-    return _amount(str(quantity), resource == "cpu")
-
-
-def pod_requests(spec: dict[str, Any]) -> dict[str, int]:
-    """Return a pod's requests: containers summed, at least the largest init container, plus overhead, and one pod."""
-    total: dict[str, int] = {"pods": 1}
-    for container in spec.get("containers") or ():
-        _add(total, _requests(container))
-    largest: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        wanted = _requests(container)
-        if container.get("restartPolicy") == "Always":
-            _add(total, wanted)
-        else:
-            for name, quantity in wanted.items():
-                largest[name] = max(largest.get(name, 0), amount(name, quantity))
-    for name, quantity in largest.items():
-        total[name] = max(total.get(name, 0), quantity)
-    _add(total, spec.get("overhead") or {})
+def pod_requests(spec: Manifest) -> dict[str, int]:
+    """Return a pod's requests, with its overhead and as one pod."""
+    total = pod_sum(spec, _requests, sidecars=True)
+    add_to(total, {"pods": 1})
+    add_to(total, amounts(spec.get("overhead")))
     return total
 
 
-def node_capacity(node: dict[str, Any]) -> dict[str, int]:
-    """Return what a node offers to pods."""
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    return {name: amount(name, quantity) for name, quantity in offered.items()}
-
-
-def _requests(container: dict[str, Any]) -> dict[str, Any]:
+def _requests(container: Manifest) -> dict[str, int]:
     resources = container.get("resources") or {}
     # A limit without a request counts as the request, as the API server's defaulting has it.
-    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-
-
-def _add(total: dict[str, int], wanted: dict[str, Any]) -> None:
-    for name, quantity in wanted.items():
-        total[name] = total.get(name, 0) + amount(name, quantity)
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})

@@ -1,10 +1,9 @@
 """Projection of the cluster: its objects with the indexes decisions need, and which keys a change makes dirty."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from schemas.manifest import Manifest
-from services.member_sim.world.label_index import LabelIndex
-from services.member_sim.world.pod_requests import node_capacity, pod_requests
+from services.member_sim.world.pod_requests import amounts, pod_requests
 from services.member_sim.world.world_model import (
     APPS,
     BUDGETS,
@@ -30,11 +29,45 @@ from services.member_sim.world.world_model import (
     with_metadata,
 )
 
+Pair = tuple[str, str]
 _FINAL_PHASES = ("Succeeded", "Failed")
 _WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, SERVICES, CLAIMS, BUDGETS)
 _OWN = frozenset(
     (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS)
 )
+
+
+class LabelIndex:
+    """Objects under (namespace, label, value); an object may be under several."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], dict[str, Manifest]] = {}
+
+    def put(self, namespace: str, pairs: Iterable[Pair], manifest: Manifest) -> None:
+        """Add an object, or replace what was there under its name."""
+        name = manifest["metadata"]["name"]
+        for label, value in pairs:
+            self._found.setdefault((namespace, label, value), {})[name] = manifest
+
+    def drop(self, namespace: str, pairs: Iterable[Pair], name: str) -> None:
+        """Take an object away from under these labels."""
+        for label, value in pairs:
+            where = (namespace, label, value)
+            there = self._found.get(where)
+            if there is not None:
+                there.pop(name, None)
+                if not there:
+                    del self._found[where]
+
+    def under(self, namespace: str, pair: Pair) -> dict[str, Manifest]:
+        """Return the objects under one label by name."""
+        return self._found.get((namespace, *pair), {})
+
+    def matching(self, namespace: str, selector: dict[str, str]) -> list[Manifest]:
+        """Return the objects whose labels contain the selector, which must not be empty."""
+        fewest = min((self.under(namespace, pair) for pair in selector.items()), key=len)
+        wanted = selector.items()
+        return [m for m in fewest.values() if wanted <= (m["metadata"].get("labels") or {}).items()]
 
 
 class State:
@@ -125,7 +158,7 @@ class State:
                 self._selecting.drop(key.namespace, _first_pair(old), key.name)
             self._selecting.put(key.namespace, _first_pair(manifest), manifest)
         elif resource == NODES:
-            self.capacity[key.name] = node_capacity(manifest)
+            self.capacity[key.name] = amounts((manifest.get("status") or {}).get("allocatable"))
             dirty += self._node_dirty(key.name)
         return dirty
 

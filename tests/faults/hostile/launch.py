@@ -14,7 +14,8 @@ from msgspec import Struct
 from services.apiserver.auth.kubeconfig_files import write
 from services.cli.common.layout import CONTROL, Layout
 from services.cli.fleetlog import main
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
+from services.cli.supervision.supervised_process import Rank
 
 FRONTS: Final = "FLEETLOG_TEST_FRONTS"
 COMMAND: Final = "from tests.faults.hostile.launch import up; up()"

@@ -25,7 +25,7 @@ from services._rules.delivery.metadata_retention import retain_annotations, reta
 from services._rules.delivery.work_status import FULLY_APPLIED, NOT_FULLY_APPLIED, fully_applied
 from services._rules.effective import Effective, effective, removed_at_once
 from services._rules.failover.eviction_requests import carried_labels
-from services._rules.interpreter.native.network_statuses import merge_load_balancer_ingress
+from services._rules.interpreter.native.statuses import merge_load_balancer_ingress
 from services._rules.names import NameFormatError, cluster_of_execution_namespace
 from services.status_aggregator.decide import summed
 from services.status_aggregator.state import AggregatorState, Copy

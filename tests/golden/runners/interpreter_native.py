@@ -5,7 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from services._rules.interpreter import InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
+from services._rules.interpreter.native.prune import prune
 from services._rules.kubernetes.quantity import QuantityError, parse
 
 Case = dict[str, Any]
@@ -21,24 +22,24 @@ _NATIVE = NativeInterpreter()
 
 
 def _get_replicas(args: Case) -> Any:
-    replicas, requirements = _NATIVE.get_replicas(args["object"])
+    replicas, requirements = _NATIVE.interpret(Operation.REPLICA, args["object"])
     return {"replicas": replicas, "requirements": requirements}
 
 
 def _get_dependencies(args: Case) -> Any:
-    references = _NATIVE.get_dependencies(args["object"])
+    references = _NATIVE.interpret(Operation.DEPENDENCY, args["object"])
     return sorted(references, key=lambda r: (r["kind"], r.get("namespace", ""), r.get("name", "")))
 
 
 _CALLS: dict[str, Callable[[Case], Any]] = {
     "GetReplicas": _get_replicas,
-    "ReviseReplica": lambda a: _NATIVE.revise_replica(a["object"], a["replicas"]),
-    "Retain": lambda a: _NATIVE.retain(a["desired"], a["observed"]),
-    "AggregateStatus": lambda a: _NATIVE.aggregate_status(a["object"], a.get("items"), now=_NOW),
+    "ReviseReplica": lambda a: _NATIVE.interpret(Operation.REVISE, a["object"], a["replicas"]),
+    "Retain": lambda a: _NATIVE.interpret(Operation.RETAIN, a["desired"], a["observed"]),
+    "AggregateStatus": lambda a: _NATIVE.interpret(Operation.AGGREGATE, a["object"], a.get("items"), _NOW),
     "GetDependencies": _get_dependencies,
-    "ReflectStatus": lambda a: _NATIVE.reflect_status(a["object"]),
-    "InterpretHealth": lambda a: _NATIVE.interpret_health(a["object"]),
-    "Prune": lambda a: _NATIVE.prune(a["object"], a.get("hooks") or ()),
+    "ReflectStatus": lambda a: _NATIVE.interpret(Operation.STATUS, a["object"]),
+    "InterpretHealth": lambda a: _NATIVE.interpret(Operation.HEALTH, a["object"]),
+    "Prune": lambda a: prune(a["object"], a.get("hooks") or ()),
     "HookEnabled": lambda a: _NATIVE.hook_enabled(a["apiVersion"], a["kind"], a["hook"]),
 }
 

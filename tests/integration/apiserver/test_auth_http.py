@@ -96,7 +96,7 @@ class TestWithTls:
             _, user = await whoami(session, secure.url)
         assert (user["username"], set(user["groups"])) == ("carol", {"system:masters", "ops", "system:authenticated"})
 
-    async def test_others_than_masters_are_refused_but_may_ask_what_they_may(self, secure: ApiServer) -> None:
+    async def test_other_users_are_forbidden_but_may_review_access(self, secure: ApiServer) -> None:
         async with self.session(secure, "dave", ("ops",)) as session:
             async with session.get(f"{secure.url}/api/v1/namespaces") as response:
                 assert response.status == 403
@@ -110,7 +110,7 @@ class TestWithTls:
             code, _ = await whoami(session, secure.url, Impersonate_User="admin")
             assert code == 403
 
-    async def test_the_kubeconfig_lets_its_owner_in_and_nobody_else_read_it(self, secure: ApiServer) -> None:
+    async def test_kubeconfig_is_private_and_authenticates(self, secure: ApiServer) -> None:
         path = secure.settings.kubeconfig
         assert path is not None
         assert path.stat().st_mode & 0o077 == 0

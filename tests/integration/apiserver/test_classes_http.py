@@ -52,7 +52,7 @@ async def test_there_is_one_default_priority_and_pods_get_it(client: Any) -> Non
         ({"runtimeClassName": "box", "nodeSelector": {"box": "no"}}, "conflict: runtimeClass.Scheduling.NodeSelector"),
     ],
 )
-async def test_what_no_class_allows_is_refused(client: Any, spec: dict[str, Any], text: str) -> None:
+async def test_object_that_no_class_allows_is_refused(client: Any, spec: dict[str, Any], text: str) -> None:
     assert (await client("POST", RUNTIMES, box(nodeSelector={"box": "yes"})))[0] == 201
     code, answer = await client("POST", PODS, pod(**spec))
     assert code == 403

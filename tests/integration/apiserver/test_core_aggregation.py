@@ -1,6 +1,7 @@
 """Aggregated APIs: proxied with identity, streamed both ways, visible in discovery, honest about availability."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 
 GROUP = "things.example.com"
+Session = aiohttp.ClientSession
 
 
 class Backend:
@@ -42,10 +44,8 @@ class Backend:
 
     async def start(self) -> None:
         await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=self.context)
-        await site.start()
-        assert site._server is not None
-        self.url = f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
+        await web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=self.context).start()
+        self.url = f"https://127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def resources(self, request: web.Request) -> web.Response:
         item = {"name": "things", "singularName": "thing", "namespaced": False, "kind": "Thing", "verbs": ["list"]}
@@ -83,8 +83,6 @@ async def backend(server: ApiServer, tmp_path: Path) -> AsyncIterator[Backend]:
 
 
 async def register(server: ApiServer, backend: Backend) -> None:
-    import base64
-
     server.aggregator._resolver = lambda ns, name, port: backend.url if name == "things" else None  # type: ignore[union-attr]
     spec = {
         "group": GROUP,
@@ -107,17 +105,21 @@ async def condition(server: ApiServer, status: str) -> dict[str, Any]:
     raise AssertionError("the watch ended")
 
 
-def headers() -> dict[str, str]:
-    return {"Authorization": "Bearer t"}
+@pytest.fixture
+async def session() -> AsyncIterator[Session]:
+    """Requests of the user jane."""
+    async with Session(headers={"Authorization": "Bearer t"}) as made:
+        yield made
 
 
-async def test_a_request_reaches_the_backend_with_the_requesters_identity(server: ApiServer, backend: Backend) -> None:
+async def test_aggregated_request_carries_the_identity_of_the_user(
+    server: ApiServer, backend: Backend, session: Session
+) -> None:
     await register(server, backend)
-    async with aiohttp.ClientSession(headers=headers()) as session:
-        url = f"{server.url}/apis/{GROUP}/v1/things/a%2Fb?x=1%202"
-        async with session.post(url, data=b"body", headers={"X-Remote-User": "root"}) as response:
-            assert response.status == 201
-            assert (await response.json())["path"] == f"/apis/{GROUP}/v1/things/a%2Fb?x=1%202"
+    url = f"{server.url}/apis/{GROUP}/v1/things/a%2Fb?x=1%202"
+    async with session.post(url, data=b"body", headers={"X-Remote-User": "root"}) as response:
+        assert response.status == 201
+        assert (await response.json())["path"] == f"/apis/{GROUP}/v1/things/a%2Fb?x=1%202"
     method, _, seen, body = backend.seen[-1]
     assert (method, body) == ("POST", b"body")
     assert seen.getall("X-Remote-User") == ["jane"]
@@ -126,25 +128,24 @@ async def test_a_request_reaches_the_backend_with_the_requesters_identity(server
     assert "Authorization" not in seen
 
 
-async def test_a_watch_streams_as_it_happens(server: ApiServer, backend: Backend) -> None:
+async def test_a_watch_streams_as_it_happens(server: ApiServer, backend: Backend, session: Session) -> None:
     await register(server, backend)
     path = f"{server.url}/apis/{GROUP}/v1/things?watch=1"
-    async with aiohttp.ClientSession(headers=headers()) as session, session.get(path) as response:
+    async with session.get(path) as response:
         for line in (b'{"n":1}\n', b'{"n":2}\n'):
             backend.push.put_nowait(line)
             assert await response.content.readline() == line
 
 
-async def test_discovery_shows_the_group_in_every_form(server: ApiServer, backend: Backend) -> None:
+async def test_discovery_shows_the_group_in_every_form(server: ApiServer, backend: Backend, session: Session) -> None:
     await register(server, backend)
     form = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    async with aiohttp.ClientSession(headers=headers()) as session:
-        async with session.get(f"{server.url}/apis") as response:
-            groups = {g["name"]: g for g in (await response.json())["groups"]}
-        async with session.get(f"{server.url}/apis/{GROUP}") as response:
-            group = await response.json()
-        async with session.get(f"{server.url}/apis", headers={"Accept": form}) as response:
-            items = {i["metadata"]["name"]: i for i in (await response.json(content_type=None))["items"]}
+    async with session.get(f"{server.url}/apis") as response:
+        groups = {g["name"]: g for g in (await response.json())["groups"]}
+    async with session.get(f"{server.url}/apis/{GROUP}") as response:
+        group = await response.json()
+    async with session.get(f"{server.url}/apis", headers={"Accept": form}) as response:
+        items = {i["metadata"]["name"]: i for i in (await response.json(content_type=None))["items"]}
     assert groups[GROUP]["preferredVersion"]["groupVersion"] == f"{GROUP}/v1"
     assert group["versions"] == [{"groupVersion": f"{GROUP}/v1", "version": "v1"}]
     resource = items[GROUP]["versions"][0]["resources"][0]
@@ -152,30 +153,30 @@ async def test_discovery_shows_the_group_in_every_form(server: ApiServer, backen
     assert "apps" in items
 
 
-async def test_openapi_documents_of_the_group_come_from_its_backend(server: ApiServer, backend: Backend) -> None:
+async def test_openapi_documents_of_the_group_come_from_its_backend(
+    server: ApiServer, backend: Backend, session: Session
+) -> None:
     await register(server, backend)
-    async with aiohttp.ClientSession(headers=headers()) as session:
-        async with session.get(f"{server.url}/openapi/v3") as response:
-            paths = (await response.json())["paths"]
-        url = paths[f"apis/{GROUP}/v1"]["serverRelativeURL"]
-        async with session.get(f"{server.url}{url}") as response:
-            assert await response.json() == {"path": url}
-        async with session.get(f"{server.url}/openapi/v3/apis/apps/v1") as response:
-            assert response.status == 200
+    async with session.get(f"{server.url}/openapi/v3") as response:
+        paths = (await response.json())["paths"]
+    url = paths[f"apis/{GROUP}/v1"]["serverRelativeURL"]
+    async with session.get(f"{server.url}{url}") as response:
+        assert await response.json() == {"path": url}
+    async with session.get(f"{server.url}/openapi/v3/apis/apps/v1") as response:
+        assert response.status == 200
     assert "apis/apps/v1" in paths
 
 
-async def test_a_backend_that_went_away_is_reported_and_answered_with_503(server: ApiServer, backend: Backend) -> None:
+async def test_unavailable_backend_is_reported_with_503(server: ApiServer, backend: Backend, session: Session) -> None:
     await register(server, backend)
     await backend.runner.cleanup()
-    async with aiohttp.ClientSession(headers=headers()) as session:
-        async with session.get(f"{server.url}/apis/{GROUP}/v1/things") as response:
-            assert response.status == 503
-            assert (await response.json())["reason"] == "ServiceUnavailable"
-        found = await asyncio.wait_for(condition(server, "False"), 60)
-        assert found["reason"] == "FailedDiscoveryCheck"
-        async with session.get(f"{server.url}/apis") as response:
-            assert GROUP not in {g["name"] for g in (await response.json())["groups"]}
+    async with session.get(f"{server.url}/apis/{GROUP}/v1/things") as response:
+        assert response.status == 503
+        assert (await response.json())["reason"] == "ServiceUnavailable"
+    found = await asyncio.wait_for(condition(server, "False"), 60)
+    assert found["reason"] == "FailedDiscoveryCheck"
+    async with session.get(f"{server.url}/apis") as response:
+        assert GROUP not in {g["name"] for g in (await response.json())["groups"]}
 
 
 async def test_a_service_that_does_not_exist_is_named_in_the_condition(server: ApiServer) -> None:

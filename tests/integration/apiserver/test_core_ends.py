@@ -22,7 +22,7 @@ async def test_finalizers_keep_an_object_until_they_are_gone(client: Any) -> Non
     assert (await client("GET", f"{CM}/a"))[0] == 404
 
 
-async def test_a_deletion_that_the_store_broke_off_is_finished_by_the_next_one(
+async def test_interrupted_deletion_is_finished_by_the_next_one(
     client: Any, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = "/api/v1/namespaces/default/pods"

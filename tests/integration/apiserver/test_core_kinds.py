@@ -28,7 +28,7 @@ async def test_a_definition_serves_its_objects_and_takes_them_along(client: Any)
     assert (await client("GET", gears))[0] == 404
 
 
-async def test_a_definition_with_rules_says_that_they_are_not_evaluated(client: Any) -> None:
+async def test_definition_with_cel_rules_gets_a_warning(client: Any) -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "as", "kind": "A"}
@@ -51,7 +51,7 @@ async def test_a_namespace_is_found_by_a_label_with_its_name(client: Any) -> Non
     assert new["metadata"]["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
 
 
-async def test_a_namespace_is_finalized_by_names_that_could_be_finalizers(client: Any) -> None:
+async def test_namespace_finalizers_are_validated(client: Any) -> None:
     path = "/api/v1/namespaces/held"
     _, made = await client("POST", "/api/v1/namespaces", {"metadata": {"name": "held"}})
     for name, text in (("a b", "name part must consist of"), ("mine", "neither a standard finalizer name nor")):
@@ -89,7 +89,7 @@ async def test_an_applied_port_without_a_protocol_is_the_tcp_port(client: Any) -
     ]
 
 
-async def test_a_service_that_loses_its_address_is_told_both_fields(client: Any) -> None:
+async def test_cleared_service_address_names_both_fields(client: Any) -> None:
     path = "/api/v1/namespaces/default/services"
     _, made = await client("POST", path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     spec = {k: v for k, v in made["spec"].items() if k != "clusterIPs"}

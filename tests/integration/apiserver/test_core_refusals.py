@@ -89,9 +89,7 @@ async def test_an_applied_document_without_metadata_is_refused(client: Any, meta
         ({"dryRun": "All"}, "v1.DeleteOptions.DryRun: []string: decode slice: expect [ or n"),
     ],
 )
-async def test_deletion_options_of_the_wrong_type_are_refused_with_their_place(
-    client: Any, body: dict[str, Any], place: str
-) -> None:
+async def test_deletion_options_of_wrong_type_are_refused(client: Any, body: dict[str, Any], place: str) -> None:
     await client("POST", CM, config("a"))
     code, answer = await client("DELETE", f"{CM}/a", {"kind": "DeleteOptions", "apiVersion": "v1", **body})
     assert code == 500

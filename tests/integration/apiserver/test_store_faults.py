@@ -8,20 +8,16 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Conflict, Entry, Key, StoreUnavailable
+from services.apiserver.store.store_port import Conflict, Entry, StoreUnavailable
 from tests.natsserver import ProcessServer, Server
 from tests.support.byte_flips import damage
+from tests.support.stores import config_map, key, started
 from tests.support.waiting import eventually
 
 
-def obj(name: str, value: str) -> Manifest:
-    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"v": value}}
-
-
 @pytest.mark.faults
-async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on(nats_server: Server) -> None:
+async def test_acknowledged_writes_survive_a_killed_server(nats_server: Server) -> None:
     store = JetStreamStore(nats_server.url, ack_timeout=1.0)
     await store.start()
     acknowledged: dict[str, Entry] = {}
@@ -37,13 +33,13 @@ async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on
     async def write(number: int) -> None:
         """Change one object over and over, knowing at each step what it must be."""
         name = f"n{number}"
-        key = Key("", "configmaps", "ns", name)
+        place = key(name)
         count = 0
         while not stopped.is_set():
             count += 1
-            present = store.get(key)
+            present = store.get(place)
             try:
-                entry = await store.put(key, obj(name, str(count)), present.revision if present else 0)
+                entry = await store.put(place, config_map(name, v=str(count)), present.revision if present else 0)
             except (StoreUnavailable, Conflict):
                 uncertain.add(name)
                 await asyncio.sleep(0.01)
@@ -69,60 +65,45 @@ async def test_acknowledged_writes_survive_a_killed_server_and_the_store_goes_on
     revision = store.revision
     await store.stop()
 
-    again = JetStreamStore(nats_server.url)
-    await again.start()
-    try:
+    async with started(JetStreamStore(nats_server.url)) as again:
         assert again.revision == revision
         assert {e.key.name: e.raw for e in again.list("", "configmaps")} == remembered
         for name, entry in acknowledged.items():
-            found = again.get(Key("", "configmaps", "ns", name))
+            found = again.get(key(name))
             assert found is not None
             assert found.revision >= entry.revision
-    finally:
-        await again.stop()
 
 
 @pytest.mark.faults
 async def test_a_server_that_stood_still_is_heard_again(nats_server: Server) -> None:
     if not isinstance(nats_server, ProcessServer):
         pytest.skip("only a process can be made to stand still")
-    store = JetStreamStore(nats_server.url, ack_timeout=1.0)
-    await store.start()
-    try:
+    async with started(JetStreamStore(nats_server.url, ack_timeout=1.0)) as store:
         nats_server.pause()
         with capture_logs() as told:
-            waiting = asyncio.create_task(store.put(Key("", "configmaps", "ns", "a"), obj("a", "1"), 0))
+            waiting = asyncio.create_task(store.put(key("a"), config_map("a", v="1"), 0))
             await eventually(lambda: any(entry["event"] == "the log does not answer" for entry in told))
         nats_server.resume()
         # Whatever became of the first one: what is written afterwards is confirmed.
         await asyncio.gather(waiting, return_exceptions=True)
         async with asyncio.timeout(20):
-            await store.put(Key("", "configmaps", "ns", "b"), obj("b", "1"), 0)
-    finally:
-        await store.stop()
+            await store.put(key("b"), config_map("b", v="1"), 0)
 
 
 async def load(store: JetStreamStore) -> int:
     """Start a store and stop it again; how many ConfigMaps it holds."""
-    await store.start()
-    try:
+    async with started(store):
         return len(list(store.list("", "configmaps")))
-    finally:
-        await store.stop()
 
 
 async def filled(url: str, count: int) -> None:
     """Put ConfigMaps into an empty store."""
-    store = JetStreamStore(url)
-    await store.start()
-    await asyncio.gather(
-        *(store.put(Key("", "configmaps", "ns", f"n{i}"), obj(f"n{i}", "x" * 200), 0) for i in range(count))
-    )
-    await store.stop()
+    async with started(JetStreamStore(url)) as store:
+        await asyncio.gather(*(store.put(key(f"n{i}"), config_map(f"n{i}", v="x" * 200), 0) for i in range(count)))
 
 
 @pytest.mark.faults
-async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_back(nats_server: Server) -> None:
+async def test_store_resumes_loading_after_the_log_restarts(nats_server: Server) -> None:
     # More than what is on its way to a reader at once: the rest has to be asked for again.
     await filled(nats_server.url, 9000)
     store = JetStreamStore(nats_server.url)
@@ -144,9 +125,7 @@ async def test_a_store_that_loads_while_the_log_is_killed_goes_on_once_it_is_bac
 
 
 @pytest.mark.faults
-async def test_a_store_with_a_damaged_message_says_which_and_does_not_start(
-    nats_server: Server, tmp_path: Path
-) -> None:
+async def test_store_names_a_damaged_message_and_does_not_start(nats_server: Server, tmp_path: Path) -> None:
     await filled(nats_server.url, 300)
     nats_server.stop()
     try:

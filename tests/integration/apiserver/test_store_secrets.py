@@ -99,7 +99,7 @@ async def test_a_secret_is_read_after_a_restart_and_lies_encrypted(stores: Store
     assert [event.entry.obj["data"] for event in events] == [secret(SHOP, PASSWORD)["data"]] * 3
 
 
-async def test_what_an_earlier_version_wrote_is_encrypted_at_start_and_erased(stores: Stores, tmp_path: Path) -> None:
+async def test_plain_secrets_of_an_earlier_version_are_encrypted(stores: Stores, tmp_path: Path) -> None:
     store = await stores.start(sealed=False)
     gone = SHOP._replace(name="gone")
     first = await store.put(SHOP, secret(SHOP, "first-" + PASSWORD), 0)
@@ -126,9 +126,7 @@ async def test_what_an_earlier_version_wrote_is_encrypted_at_start_and_erased(st
     assert (value(store, SHOP), value(store, gone)) == ("anew", "anew")
 
 
-async def test_a_server_that_is_given_a_key_file_later_still_reads_what_it_wrote(
-    stores: Stores, tmp_path: Path
-) -> None:
+async def test_secrets_stay_readable_with_a_later_key_file(stores: Stores, tmp_path: Path) -> None:
     await (await stores.start()).put(SHOP, secret(SHOP, PASSWORD), 0)
     await stores.close()
     given = tmp_path / "given.json"
@@ -139,9 +137,7 @@ async def test_a_server_that_is_given_a_key_file_later_still_reads_what_it_wrote
     assert value(await stores.start(given), SHOP) == PASSWORD
 
 
-async def test_a_server_without_the_key_does_not_start_as_if_its_secrets_were_deleted(
-    stores: Stores, tmp_path: Path
-) -> None:
+async def test_server_without_the_key_of_its_secrets_does_not_start(stores: Stores, tmp_path: Path) -> None:
     await (await stores.start()).put(SHOP, secret(SHOP, PASSWORD), 0)
     await stores.close()
     other = tmp_path / "other.json"
@@ -160,7 +156,7 @@ async def test_a_server_without_the_key_does_not_start_as_if_its_secrets_were_de
     assert value(await stores.start(other), SHOP) == "anew"
 
 
-async def test_secrets_of_the_past_are_forgotten_and_those_of_the_present_stay(stores: Stores, tmp_path: Path) -> None:
+async def test_former_secrets_are_forgotten_and_present_ones_stay(stores: Stores, tmp_path: Path) -> None:
     store = await stores.start()
     bank = SHOP._replace(namespace="bank")
     gone = SHOP._replace(name="gone")

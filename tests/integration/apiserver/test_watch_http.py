@@ -84,7 +84,7 @@ async def test_a_revision_below_the_floor_is_410_for_watch_and_list(client: Any,
     _, made = await client("POST", CM, config("a"))
     old = made["metadata"]["resourceVersion"]
     await client("PATCH", f"{CM}/a", {"data": {"x": "1"}}, media=MERGE)
-    bucket: Bucket = server.store._state.bucket("", "configmaps")  # type: ignore[attr-defined]
+    bucket: Bucket = server.store.bucket("", "configmaps")  # type: ignore[attr-defined]
     bucket.forget_before(server.store.revision)
     async with watching(client, f"resourceVersion={old}") as read:
         event = await read()

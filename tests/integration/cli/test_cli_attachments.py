@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ PATIENCE = 60.0
 GROUPS = {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
 SYSTEM = {"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "the-uid"}}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Serving = Callable[[Path], AbstractAsyncContextManager[int]]
+"""A server whose certificates lie in a directory; gives its port."""
+NO_API_SERVER = "what answers there is no Kubernetes API server; correct the server's address"
 
 
 async def kubernetes(request: web.Request) -> web.StreamResponse:
@@ -108,7 +112,7 @@ async def said_of(path: Path, seconds: float = 10.0) -> str:
     return str(refused.value)
 
 
-async def test_a_server_that_answers_is_known_by_the_uid_of_its_kube_system(tmp_path: Path) -> None:
+async def test_cluster_is_identified_by_uid_of_kube_system(tmp_path: Path) -> None:
     ours = authority(tmp_path / "ours")
     async with serving(kubernetes, tls(ours)) as port:
         ca = (tmp_path / "ours" / "ca.crt").read_bytes()
@@ -119,14 +123,14 @@ async def test_a_server_that_answers_is_known_by_the_uid_of_its_kube_system(tmp_
     )
 
 
-async def test_a_token_that_is_not_accepted(tmp_path: Path) -> None:
+async def test_token_is_not_accepted(tmp_path: Path) -> None:
     async with serving(kubernetes) as port:
         said = await said_of(written(tmp_path / "k", f"http://127.0.0.1:{port}", user={"token": "bad"}))
     assert said.startswith(f"kubeconfig {tmp_path / 'k'}, context ctx (server http://127.0.0.1:{port}, user me): ")
     assert "does not accept the token (Unauthorized); give a kubeconfig with valid credentials" in said
 
 
-async def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
+async def test_server_certificate_of_another_authority(tmp_path: Path) -> None:
     ours = authority(tmp_path / "ours")
     authority(tmp_path / "other")
     async with serving(kubernetes, tls(ours)) as port:
@@ -138,7 +142,7 @@ async def test_a_certificate_of_another_authority(tmp_path: Path) -> None:
     assert "not signed by an authority that this machine knows" in without
 
 
-async def test_a_certificate_for_another_name(tmp_path: Path) -> None:
+async def test_server_certificate_for_another_name(tmp_path: Path) -> None:
     authority(tmp_path / "ours")
     pair = client_pair(tmp_path / "ours", timedelta(days=-1), timedelta(days=1))
     (tmp_path / "pair").write_bytes(b"".join(base64.b64decode(part) for part in pair.values()))
@@ -150,7 +154,7 @@ async def test_a_certificate_for_another_name(tmp_path: Path) -> None:
     assert "the server's certificate is for another name" in said
 
 
-async def test_a_port_at_which_nobody_listens(tmp_path: Path) -> None:
+async def test_port_without_a_server(tmp_path: Path) -> None:
     async with greeting(b"") as port:
         pass
     for scheme in ("http", "https"):
@@ -158,66 +162,62 @@ async def test_a_port_at_which_nobody_listens(tmp_path: Path) -> None:
         assert "nothing listens at this port (connection refused); start the API server, or correct the port" in said
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_server_that_says_nothing(scheme: str, tmp_path: Path) -> None:
-    async with greeting(b"") as port:
-        said = await said_of(written(tmp_path / "k", f"{scheme}://127.0.0.1:{port}"), 0.5)
-    assert "no answer within 0.5 s; is the address right, and does a firewall" in said
-
-
-async def test_a_name_that_cannot_be_resolved(tmp_path: Path) -> None:
+async def test_server_name_is_not_resolved(tmp_path: Path) -> None:
     said = await said_of(written(tmp_path / "k", "https://no-such-host.invalid:6443"))
     assert "no-such-host.invalid" in said
     assert "the server's name cannot be resolved" in said or "no answer within" in said
 
 
-async def test_plain_http_where_https_is_expected(tmp_path: Path) -> None:
-    async with serving(kubernetes) as port:
-        said = await said_of(written(tmp_path / "k", f"https://127.0.0.1:{port}"))
-    assert "does not speak TLS at this port (plain http, or another protocol); correct address or port" in said
+def answering(text: str, status: int = 200) -> Serving:
+    """A web server that answers every request with this text."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=text)
+
+    return lambda _: serving(answer)
 
 
-async def test_https_where_plain_http_is_expected(tmp_path: Path) -> None:
-    ours = authority(tmp_path / "ours")
-    async with serving(kubernetes, tls(ours)) as port:
-        said = await said_of(written(tmp_path / "k", f"http://127.0.0.1:{port}"))
-    assert "https" in said.partition("): ")[2]
+async def elsewhere(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("https://elsewhere.example")
 
 
-async def test_the_answer_of_a_real_api_server_to_plain_http(tmp_path: Path) -> None:
-    async def refuse(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=400, text="Client sent an HTTP request to an HTTPS server.\n")
-
-    async with serving(refuse) as port:
-        said = await said_of(written(tmp_path / "k", f"http://127.0.0.1:{port}"))
-    assert "write https:// into the server's address" in said
+OTHER_PROTOCOL = b'INFO {"server_id":"x"} \r\n'
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_another_protocol(scheme: str, tmp_path: Path) -> None:
-    async with greeting(b'INFO {"server_id":"x"} \r\n') as port:
-        said = await said_of(written(tmp_path / "k", f"{scheme}://127.0.0.1:{port}"))
-    assert "another protocol" in said
-    assert "correct address or port" in said
-
-
-@pytest.mark.parametrize("body", ["<html>welcome</html>", '{"kind": "Welcome"}', "[]"])
-async def test_a_web_server_that_is_no_api_server(body: str, tmp_path: Path) -> None:
-    async def welcome(_: web.Request) -> web.StreamResponse:
-        return web.Response(text=body)
-
-    async with serving(welcome) as port:
-        said = await said_of(written(tmp_path / "k", f"http://127.0.0.1:{port}"))
-    assert "what answers there is no Kubernetes API server; correct the server's address" in said
-
-
-async def test_a_server_that_is_elsewhere(tmp_path: Path) -> None:
-    async def elsewhere(_: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound("https://elsewhere.example")
-
-    async with serving(elsewhere) as port:
-        said = await said_of(written(tmp_path / "k", f"http://127.0.0.1:{port}"))
-    assert "it answers that it is elsewhere, at https://elsewhere.example" in said
+@pytest.mark.parametrize(
+    ("server", "scheme", "expected"),
+    [
+        (lambda _: greeting(b""), "http", "no answer within 0.5 s; is the address right, and does a firewall"),
+        (lambda _: greeting(b""), "https", "no answer within 0.5 s; is the address right, and does a firewall"),
+        (lambda _: greeting(OTHER_PROTOCOL), "http", "another protocol.*correct address or port"),
+        (lambda _: greeting(OTHER_PROTOCOL), "https", "another protocol.*correct address or port"),
+        (
+            lambda _: serving(kubernetes),
+            "https",
+            "does not speak TLS at this port .plain http, or another protocol.; correct address or port",
+        ),
+        (lambda place: serving(kubernetes, tls(authority(place / "ours"))), "http", "https"),
+        (
+            answering("Client sent an HTTP request to an HTTPS server.\n", 400),
+            "http",
+            "write https:// into the server's address",
+        ),
+        (answering("<html>welcome</html>"), "http", NO_API_SERVER),
+        (answering('{"kind": "Welcome"}'), "http", NO_API_SERVER),
+        (answering("[]"), "http", NO_API_SERVER),
+        (
+            lambda _: serving(elsewhere),
+            "http",
+            "it answers that it is elsewhere, at https://elsewhere.example",
+        ),
+    ],
+)
+async def test_server_that_is_no_api_server_is_described(
+    server: Serving, scheme: str, expected: str, tmp_path: Path
+) -> None:
+    async with server(tmp_path) as port:
+        said = await said_of(written(tmp_path / "k", f"{scheme}://127.0.0.1:{port}"), 0.5)
+    assert re.search(expected, said.partition("): ")[2], re.DOTALL)
 
 
 def client_pair(of: Path, begins: timedelta, ends: timedelta) -> dict[str, str]:
@@ -249,14 +249,14 @@ def client_pair(of: Path, begins: timedelta, ends: timedelta) -> dict[str, str]:
     [(-2, -1, "the client certificate expired at 20"), (1, 2, "the client certificate is not valid before 20")],
     ids=["expired", "not yet"],
 )
-async def test_a_client_certificate_out_of_its_time(begins: int, ends: int, expected: str, tmp_path: Path) -> None:
+async def test_client_certificate_outside_its_validity(begins: int, ends: int, expected: str, tmp_path: Path) -> None:
     authority(tmp_path / "ours")
     user = client_pair(tmp_path / "ours", timedelta(days=begins), timedelta(days=ends))
     said = await said_of(written(tmp_path / "k", "https://127.0.0.1:1", user=user))
     assert expected in said
 
 
-async def test_a_client_certificate_that_the_server_refuses(tmp_path: Path) -> None:
+async def test_client_certificate_is_refused(tmp_path: Path) -> None:
     ours = authority(tmp_path / "ours")
     authority(tmp_path / "other")
     context = tls(ours)
@@ -279,7 +279,7 @@ async def test_a_client_certificate_that_the_server_refuses(tmp_path: Path) -> N
         ({"clusters": "x"}, "is no kubeconfig"),
     ],
 )
-async def test_a_kubeconfig_that_lacks_something(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
+async def test_incomplete_kubeconfig_is_named(change: dict[str, Any], expected: str, tmp_path: Path) -> None:
     path = written(tmp_path / "k", "https://127.0.0.1:1")
     path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), **change}))
     said = await said_of(path)

@@ -67,7 +67,7 @@ def test_a_join_that_cannot_be_writes_nothing(commands: Commands) -> None:
     assert commands.karmadactl("get", "clusters", "m9").returncode == 1
 
 
-def test_cordon_and_uncordon_say_whether_there_was_anything_to_do(commands: Commands) -> None:
+def test_cordon_and_uncordon_report_no_change(commands: Commands) -> None:
     said = [commands.karmadactl(word, "member2").stdout for word in ("cordon", "cordon", "uncordon", "uncordon")]
     assert said == [
         "member2 cluster cordoned\n",

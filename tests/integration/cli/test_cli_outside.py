@@ -58,7 +58,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("change", "expected"), WRONG)
-def test_a_control_plane_that_cannot_be_used_ends_the_start_with_file_and_reason(
+def test_unusable_control_plane_ends_the_start_with_its_file(
     change: Callable[[dict[str, Any]], None], expected: str, given: Servers, tmp_path: Path
 ) -> None:
     wrong = changed(given.control, tmp_path / "wrong.kubeconfig", change)
@@ -86,9 +86,7 @@ def clusters(fleet: Fleet, among: Iterable[str]) -> dict[str, str]:
     }
 
 
-def test_one_wrong_member_is_named_while_the_others_start_and_is_joined_once_its_file_is_right(
-    given: Servers, tmp_path: Path
-) -> None:
+def test_unusable_member_is_named_and_joined_once_corrected(given: Servers, tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("one", "two", "three")}
     files["one"].write_text(given.members["one"].read_text())
     changed(given.members["two"], files["two"], closed_port)
@@ -133,9 +131,7 @@ def test_one_wrong_member_is_named_while_the_others_start_and_is_joined_once_its
     assert fleet.failures() == []
 
 
-def test_credentials_that_are_stored_and_refused_are_replaced_by_those_of_the_kubeconfig(
-    given: Servers, tmp_path: Path
-) -> None:
+def test_refused_credentials_are_replaced_from_the_kubeconfig(given: Servers, tmp_path: Path) -> None:
     arguments = [f"--control-kubeconfig={given.control}", f"--member=again={given.members['three']}"]
     fleet = Fleet(tmp_path / "fleet", arguments, SOON).start()
     secret = resource_path("", "v1", "secrets", "karmada-cluster", "again")

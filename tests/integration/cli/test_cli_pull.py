@@ -38,7 +38,7 @@ def rejoin(commands: Commands) -> None:
     eventually(lambda: mode(commands, "member3") == ("Pull", "True"))
 
 
-def test_what_join_prints_starts_an_agent(commands: Commands) -> None:
+def test_printed_command_of_join_starts_an_agent(commands: Commands) -> None:
     assert commands.karmadactl("unjoin", "member3").returncode == 0
     file = str(commands.directory / "member3.kubeconfig")
     joined = commands.karmadactl("join", "edge", "--mode", "pull", "--cluster-kubeconfig", file)
@@ -70,7 +70,7 @@ def test_what_join_prints_starts_an_agent(commands: Commands) -> None:
         rejoin(commands)
 
 
-def test_a_server_of_somebody_else_is_not_touched(commands: Commands, tmp_path: Path) -> None:
+def test_foreign_log_server_is_not_changed(commands: Commands, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "elsewhere.kubeconfig"
     shutil.copy(commands.kubeconfig, kubeconfig)
     config = commands.directory / "data" / "nats" / "nats.conf"
@@ -90,7 +90,7 @@ def test_a_server_of_somebody_else_is_not_touched(commands: Commands, tmp_path: 
     assert "Remove the account of far's agent" in gone.stdout
 
 
-def test_what_makes_no_sense_is_refused_before_anything_is_written(commands: Commands) -> None:
+def test_invalid_options_are_refused_before_any_write(commands: Commands) -> None:
     assert commands.karmadactl("join", "far", "--mode", "sideways").returncode == 2
     assert commands.karmadactl("join", "far").returncode == 2
     unknown = commands.karmadactl("join", "far", "--mode", "pull", "--report-secrets", "All")

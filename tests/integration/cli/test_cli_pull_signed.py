@@ -92,7 +92,7 @@ def test_a_server_that_is_away_leaves_everything_as_it_was(
     assert Authority(auth).book().agents == {}
 
 
-def test_what_unjoin_could_not_end_is_ended_later(commands: Commands, server: ProcessServer, tmp_path: Path) -> None:
+def test_unfinished_unjoin_can_be_completed_later(commands: Commands, server: ProcessServer, tmp_path: Path) -> None:
     auth, place = tmp_path / "auth", tmp_path / "far"
     signed = ("--nats-auth", str(auth))
     joined = commands.karmadactl("join", "far", "--mode", "pull", "--agent-dir", str(place), *signed)
@@ -110,7 +110,7 @@ def test_what_unjoin_could_not_end_is_ended_later(commands: Commands, server: Pr
     assert "no agent of far" in again.stderr
 
 
-def test_keys_that_are_not_there_are_named_before_anything_happens(commands: Commands, tmp_path: Path) -> None:
+def test_missing_keys_are_named_before_any_change(commands: Commands, tmp_path: Path) -> None:
     joined = commands.karmadactl("join", "far", "--mode", "pull", "--nats-auth", str(tmp_path))
     assert joined.returncode == 1
     assert "fleetlog nats init" in joined.stderr
@@ -141,7 +141,7 @@ def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessS
 
 
 @pytest.mark.e2e
-def test_a_whole_installation_runs_on_it_with_the_hubs_credentials(server: ProcessServer, tmp_path: Path) -> None:
+def test_installation_runs_with_credentials_of_the_hub(server: ProcessServer, tmp_path: Path) -> None:
     creds = tmp_path / "auth" / "hub.creds"
     arguments = ("--nats", server.url, "--nats-creds", str(creds), "--members", "1", "--nodes", "1")
     fleet = Fleet(tmp_path / "fleet", arguments)

@@ -43,7 +43,7 @@ def test_a_template_and_its_copies_side_by_side(commands: Commands) -> None:
     ]
 
 
-def test_namespaces_come_first_and_kinds_are_told_apart(commands: Commands) -> None:
+def test_namespace_column_comes_first_and_kinds_are_separate(commands: Commands) -> None:
     shown = commands.karmadactl("get", "deploy,pods", "-A", "-s", "members", "-C", "member1")
     first, second = shown.stdout.split("\n\n")
     assert first.splitlines()[0].split()[:3] == ["NAMESPACE", "NAME", "CLUSTER"]
@@ -62,7 +62,7 @@ def test_documents_are_one_per_cluster(commands: Commands) -> None:
     assert commands.karmadactl("get", "deploy", "-o", "name").stdout == "deployment.apps/nginx\n"
 
 
-def test_what_is_missing_is_an_error_of_its_cluster_beside_what_was_found(commands: Commands) -> None:
+def test_missing_object_is_an_error_of_its_cluster(commands: Commands) -> None:
     asked = ("get", "deploy", "nginx", "-s", "members", "-C", "member1,member3")
     shown = commands.karmadactl(*asked)
     assert shown.returncode == 1
@@ -81,7 +81,9 @@ def test_what_is_missing_is_an_error_of_its_cluster_beside_what_was_found(comman
         (("get", "pods", "-s", "moon"), 1, "moon"),
     ],
 )
-def test_what_cannot_be_shown_is_said(commands: Commands, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_output_that_cannot_be_shown_is_reported(
+    commands: Commands, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     shown = commands.karmadactl(*arguments)
     assert (shown.returncode, shown.stdout) == (code, "")
     assert words in shown.stderr
@@ -94,7 +96,7 @@ def test_a_cluster_that_is_no_control_plane_is_named(commands: Commands) -> None
     assert "no control plane" in shown.stderr
 
 
-def test_history_tells_the_chain_of_causes(commands: Commands) -> None:
+def test_history_shows_the_chain_of_causes(commands: Commands) -> None:
     shown = commands.fleetlog("history", "deploy", "nginx", "-o", "json")
     assert shown.returncode == 0, shown.stderr
     entries = json.loads(shown.stdout)["entries"]
@@ -110,7 +112,7 @@ def test_history_tells_the_chain_of_causes(commands: Commands) -> None:
     assert any(f"#{placement['position']} " in line and "because #" in line for line in lines)
 
 
-def test_an_object_without_history_is_said(commands: Commands) -> None:
+def test_object_without_history_is_reported(commands: Commands) -> None:
     shown = commands.fleetlog("history", "deploy", "nope")
     assert shown.returncode == 1
     assert "deployments.apps/default/nope" in shown.stderr
@@ -132,7 +134,7 @@ def test_events_can_be_chosen_by_subject_position_and_number(commands: Commands)
     assert "WorkObserved" in observed
 
 
-def test_following_shows_what_comes_and_ends_with_the_interrupt(commands: Commands) -> None:
+def test_following_shows_events_until_interrupted(commands: Commands) -> None:
     program = "from services.cli.fleetlog import main; main()"
     arguments = ["events", "--follow", "--tail", "1", "--subject", "cluster.member1", "-o", "json"]
     with subprocess.Popen(

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
         ("FLEETLOG_MEMBER_CPU", "lots", "member1 cannot start: cpu: 'lots' is not a quantity"),
     ],
 )
-def test_up_ends_with_what_the_service_said(tmp_path: Path, variable: str, value: str, said: str) -> None:
+def test_up_ends_with_the_error_of_the_service(tmp_path: Path, variable: str, value: str, said: str) -> None:
     ended = run_command("fleetlog", "up", "--dir", str(tmp_path / "fleet"), "--members", "1", **{variable: value})
     assert (ended.returncode, ended.stdout) == (1, "")
     assert said in ended.stderr

@@ -123,7 +123,7 @@ def test_a_cluster_registers_itself_and_its_key_stays_with_it(
     assert Authority(signer).book().agents == {}
 
 
-def test_what_is_wrong_about_a_token_is_said_and_nothing_changes(
+def test_invalid_token_is_refused_without_changes(
     commands: Commands, token: list[str], member: list[str], tmp_path: Path
 ) -> None:
     endpoint, pin = token[1], token[4:]
@@ -136,7 +136,7 @@ def test_what_is_wrong_about_a_token_is_said_and_nothing_changes(
         (["register", endpoint, "--token", TOKEN, pin[0], "md5:00"], PATIENT, "is no hash"),
         (["register", endpoint, "--token", "zzzzzz.0123456789abcdef", *pin], QUICK, "wrong, deleted or expired"),
         (["register", "127.0.0.1:1", "--token", TOKEN, *pin], QUICK, "does not answer"),
-        ([*token], QUICK, "nobody answers the request"),
+        ([*token], QUICK, "no answer to the request"),
     ):
         done = commands.karmadactl(*words, *member, *waiting)
         assert done.returncode == 1, words
@@ -153,7 +153,7 @@ def test_what_is_wrong_about_a_token_is_said_and_nothing_changes(
     eventually(lambda: call(commands, "GET", path, TOKEN) == 401)
 
 
-def test_a_token_whose_time_is_over_is_no_token_and_is_removed(commands: Commands) -> None:
+def test_expired_token_is_refused_and_removed(commands: Commands) -> None:
     made = commands.karmadactl("token", "create", "shorty.0123456789abcdef", "--ttl", "1s")
     assert made.returncode == 0, made.stderr
     path = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -161,9 +161,7 @@ def test_a_token_whose_time_is_over_is_no_token_and_is_removed(commands: Command
     eventually(lambda: "shorty" not in commands.karmadactl("token", "list").stdout)
 
 
-def test_the_bearer_of_a_token_may_ask_for_an_agents_identity_and_nothing_else(
-    commands: Commands, token: list[str]
-) -> None:
+def test_bearer_of_a_token_may_only_request_an_identity(commands: Commands, token: list[str]) -> None:
     info = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     assert call(commands, "GET", info) == 200

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.cli.supervision.lock import Lock
-from services.cli.supervision.process_identity import runs
-from services.cli.supervision.process_table import Roll
+from services.cli.supervision.process_identity import Roll, runs
 from tests.e2e.fleet import Fleet, until
 from tests.e2e.installations import installation
 from tests.support.commands import run_command
@@ -48,13 +47,11 @@ def deliver(fleet: Fleet, name: str) -> None:
 
 def forget(fleet: Fleet) -> None:
     """Let the killed `up` be collected, so that the next start has a process of its own."""
-    process = fleet._process
-    assert process is not None
-    process.wait(60)
+    fleet.ended()
     fleet.stop()
 
 
-def test_after_the_supervisor_was_killed_the_next_start_goes_on_with_everything(fleet: Fleet) -> None:
+def test_start_after_a_killed_supervisor_keeps_everything(fleet: Fleet) -> None:
     deliver(fleet, "before")
     # One that stands still does not end with the supervisor: the next start has to find it.
     [still] = [entry.running for entry in Roll(fleet.layout.roll).left() if entry.name == "executor"]
@@ -85,7 +82,7 @@ def test_a_second_start_names_the_process_and_the_way_to_stop_it(fleet: Fleet) -
     assert fleet.layout.state.read_bytes() == before, "a start that is refused changes nothing"
 
 
-def test_an_installation_is_stopped_by_the_command_and_starts_again_with_its_data(fleet: Fleet) -> None:
+def test_stopped_installation_starts_again_with_its_data(fleet: Fleet) -> None:
     deliver(fleet, "kept")
     entries = Roll(fleet.layout.roll).left()
     assert len(entries) > 5
@@ -96,9 +93,7 @@ def test_an_installation_is_stopped_by_the_command_and_starts_again_with_its_dat
     )
     assert "stopping the installation of process " in done.stderr
     assert Roll(fleet.layout.roll).left() == []
-    process = fleet._process
-    assert process is not None
-    assert process.wait(60) == 0
+    assert fleet.ended() == 0
     fleet.stop()
     again = run_command("fleetlog", "stop", FLEETLOG_DIR=str(fleet.layout.directory))
     assert (again.returncode, again.stdout) == (0, f"no installation runs in {fleet.layout.directory}\n")

@@ -25,13 +25,14 @@ from services.cli.log import repair as log_repair
 from services.cli.log.disk.files import damage as find_damage
 from services.cli.log.disk.files import guarded, refused_file, sentence
 from services.cli.log.fact_recovery import served
-from services.cli.log.repair import Wish, repair
+from services.cli.log.log_options import RepairOptions
+from services.cli.log.repair import repair
 from services.cli.log.verify import verify, verify_installation
 from services.cli.supervision.child import nats_server_binary
 from tests.log.toy import wanted
 from tests.support.byte_flips import blocks, damage, flip, spot
 
-QUARANTINE = Wish(quarantine=True)
+QUARANTINE = RepairOptions(quarantine=True)
 
 
 @pytest.fixture
@@ -126,17 +127,17 @@ async def test_a_sound_log_needs_no_repair(filled: Layout, capsys: pytest.Captur
 @pytest.mark.parametrize("part", ["data", "subject", "headers", "sequence", "checksum", "length"])
 async def test_one_changed_byte_is_mended(filled: Layout, part: str, capsys: pytest.CaptureFixture[str]) -> None:
     broken = damage(store_of(filled), "OBJECTS", 20, part)  # type: ignore[arg-type]
-    assert await repair(filled.directory, Wish()) == 1
+    assert await repair(filled.directory, RepairOptions()) == 1
     assert f"OBJECTS #20 {broken.subject}: one byte changed; it is mended" in capsys.readouterr().out
     assert await repair(filled.directory, QUARANTINE) == 0
     assert await loaded(filled) == WHOLE
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
 
 
 async def test_a_dry_run_changes_nothing(filled: Layout) -> None:
     break_badly(filled, "OBJECTS", 20)
     before = {path: path.read_bytes() for path in sorted(store_of(filled).rglob("*")) if path.is_file()}
-    assert await repair(filled.directory, Wish()) == 1
+    assert await repair(filled.directory, RepairOptions()) == 1
     after = {path: path.read_bytes() for path in sorted(store_of(filled).rglob("*")) if path.is_file()}
     assert after == before
 
@@ -153,7 +154,7 @@ async def test_the_only_state_of_an_object_is_given_up_on_request_only(
             await loaded(filled)
     assert await repair(filled.directory, QUARANTINE) == 2
     assert "counts as deleted" in capsys.readouterr().err
-    assert await repair(filled.directory, Wish(quarantine=True, accept_loss=True)) == 0
+    assert await repair(filled.directory, RepairOptions(quarantine=True, accept_loss=True)) == 0
     assert f"OBJECTS #1 {subject}: lost, the only state" in capsys.readouterr().out
     kept = WHOLE.copy()
     del kept["n0"]
@@ -162,7 +163,7 @@ async def test_the_only_state_of_an_object_is_given_up_on_request_only(
     assert msgspec.json.decode(noted.read_bytes().strip())["subject"] == subject
 
 
-async def test_the_earlier_state_of_an_object_counts_where_the_present_one_is_lost(filled: Layout) -> None:
+async def test_earlier_state_replaces_a_lost_object(filled: Layout) -> None:
     break_badly(filled, "OBJECTS", 3)
     assert await repair(filled.directory, QUARANTINE) == 0
     assert await loaded(filled) == WHOLE | {"n1": "1"}
@@ -194,9 +195,7 @@ async def test_a_message_that_a_crash_cut_off_is_no_damage(filled: Layout) -> No
     assert await loaded(filled) == WHOLE
 
 
-async def test_a_lost_fact_is_written_again_from_the_history(
-    filled: Layout, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_lost_fact_is_restored_from_the_history(filled: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     subject = break_badly(filled, "FACTS", 25)
     assert await repair(filled.directory, QUARANTINE) == 0
     assert f"FACTS #25 {subject}: written again from HISTORY, as #31" in capsys.readouterr().out
@@ -219,7 +218,7 @@ async def test_every_stream_is_repaired(filled: Layout, stream: str) -> None:
     assert [one.gap.first for one in found] == [7, 8, 10]
     assert sentence(found).startswith(f"stream {stream}, message 7 (")
     assert await repair(filled.directory, QUARANTINE) == 0
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
     assert await loaded(filled) == WHOLE
 
 
@@ -279,7 +278,7 @@ async def test_a_block_that_the_server_compressed_is_repaired(filled: Layout) ->
     assert first.read_bytes().startswith(b"cmp"), "nothing was compressed"
     flip(first, first.stat().st_size // 2, 0x55)
     assert await repair(filled.directory, QUARANTINE) == 0
-    assert await repair(filled.directory, Wish()) == 0
+    assert await repair(filled.directory, RepairOptions()) == 0
     async with served(filled, installation) as connection:
         held = [origin(m) async for m in streams(connection)["HISTORY"].read([">"])]
     assert held[0] == 1
@@ -287,7 +286,7 @@ async def test_a_block_that_the_server_compressed_is_repaired(filled: Layout) ->
     assert len(held) > 100
 
 
-async def test_the_writer_of_a_fact_whose_manifest_is_lost_has_to_store_it_again(filled: Layout) -> None:
+async def test_fact_with_a_lost_manifest_has_to_be_stored_again(filled: Layout) -> None:
     installation = filled.load()
     assert installation is not None
     key = ObjectKey("", "configmaps", "ns", "n0")

@@ -46,9 +46,9 @@ class Front:
     @property
     def kinds(self) -> kinds.Kinds:
         """What the lane keeps."""
-        found = self.lane._kinds
+        found = self.lane._acting
         assert found is not None
-        return found
+        return found.kinds
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.manifest import Manifest
-from services._rules.interpreter import NativeInterpreter
+from services._rules.interpreter import NativeInterpreter, Operation
 from services.status_aggregator.decide import decide
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support import facts
@@ -76,7 +76,7 @@ class Sum:
             if not isinstance(item.status, UnsetType):
                 entry["status"] = msgspec.json.decode(item.status)
             items.append(entry)
-        self.status = NativeInterpreter().aggregate_status(template, items, now=NOW).get("status")
+        self.status = NativeInterpreter().interpret(Operation.AGGREGATE, template, items, NOW).get("status")
 
 
 def template_of(made: Manifest, generation: int = 1, **status: Any) -> Manifest:
@@ -194,7 +194,7 @@ class Played:
 
     def saying(self, cluster: str, status: Manifest) -> WorkObserved:
         live = {**self.made, "status": status}
-        reflected = NativeInterpreter().reflect_status(live)
+        reflected = NativeInterpreter().interpret(Operation.STATUS, live)
         return replace(self.event, cluster=cluster, status=Raw(msgspec.json.encode(reflected)))
 
 

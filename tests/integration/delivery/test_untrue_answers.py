@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from schemas.manifest import Manifest
+from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery import lane as lanes
-from services._kit.delivery import relist_trigger as suspicion
+from services._kit.delivery import member_connection
 from services._kit.kube.client import ApiError
 from tests.integration.delivery.conftest import Member
 from tests.integration.delivery.hostile_front import Front, config_map, front
@@ -21,8 +22,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses of a test."""
-    monkeypatch.setattr(lanes, "_GONE_SECONDS", 0.2)
-    monkeypatch.setattr(suspicion.RelistTrigger.__init__, "__defaults__", (0.3, 3.0))
+    monkeypatch.setattr(lanes, "_GONE", Backoff(0.2, 3.2, EXACT))
+    monkeypatch.setattr(member_connection, "QUIET_SECONDS", 0.3)
+    monkeypatch.setattr(member_connection, "LONGEST_SECONDS", 3.0)
 
 
 async def is_gone(member: Member, manifest: Manifest) -> bool:

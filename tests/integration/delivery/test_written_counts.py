@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from services._kit.base.metrics import ReadCollector
 from services._kit.delivery.lane import Lane
+from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.delivery.write_metrics import WriteMetrics
 from services._kit.kube.client import KubeClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -153,7 +153,7 @@ async def test_kubectl_explains_the_kinds(secure, tmp_path):
 
 
 @needs_kubectl
-async def test_kubectl_is_told_why_it_cannot_delete(kubeconfig):
+async def test_kubectl_delete_names_the_reason(kubeconfig):
     refused = await kubectl(kubeconfig, "delete", "rb", "nginx-deployment")
     assert refused.code != 0
     assert "projections of the log" in refused.err
@@ -168,7 +168,7 @@ async def test_kubectl_lists_the_kinds_by_their_short_names(kubeconfig):
     assert rows["works"] == ["wk", f"{GROUP}/v1alpha1", "true", "Work"]
 
 
-async def test_identity_headers_count_only_behind_the_front_proxys_certificate(secure, front, tmp_path):
+async def test_identity_headers_need_the_front_proxy_certificate(secure, front, tmp_path):
     import ssl
 
     plain = ssl.create_default_context(cadata=secure.ca.decode())

@@ -104,7 +104,7 @@ async def test_tables_have_the_columns_of_the_kinds(writer, gateway, client):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_writes_are_refused_with_what_to_change_instead(gateway, client, method):
+async def test_writes_are_refused_with_the_object_to_change(gateway, client, method):
     async with client.session.request(
         method, f"{client.url}{RB}/nginx-deployment", headers=client.headers, json={}
     ) as answer:
@@ -114,13 +114,13 @@ async def test_writes_are_refused_with_what_to_change_instead(gateway, client, m
     assert "PropagationPolicy" in body["message"]
 
 
-async def test_nobody_gets_in_without_a_token(gateway, client):
+async def test_request_without_a_token_is_unauthorized(gateway, client):
     client.headers = {}
     body = await client.get(RB, status=401)
     assert body["reason"] == "Unauthorized"
 
 
-async def test_the_history_tells_what_caused_what(writer, gateway, client):
+async def test_history_names_causes(writer, gateway, client):
     await tell_story(writer)
     path = "/fleetlog/v1/history/deployments.apps/default/nginx"
     body = await client.get(path)

@@ -48,7 +48,7 @@ async def watching(client, path, **params):
         yield Events(answer.content)
 
 
-async def test_a_watch_begins_with_what_is_there_and_goes_on_with_what_changes(writer, gateway, client):
+async def test_watch_begins_with_the_list_and_goes_on(writer, gateway, client):
     await writer.append(requested())
     async with watching(client, RB) as events:
         kind, body = await events.next()
@@ -95,7 +95,7 @@ async def test_leaving_a_selection_is_a_deletion(writer, gateway, client):
         assert await events.names(1) == [("DELETED", "nginx-deployment")]
 
 
-async def test_a_withdrawn_work_is_terminating_until_its_cluster_let_go(writer, gateway, client):
+async def test_withdrawn_work_is_terminating_until_its_copy_is_gone(writer, gateway, client):
     await writer.append(cluster("member1"), rendered("member1"), observed("member1"))
     await client.until(WORKS, lambda body: body["items"] and "manifestStatuses" in body["items"][0].get("status", {}))
     async with watching(client, WORKS) as events:
@@ -142,7 +142,7 @@ async def test_initial_events_end_with_a_marked_bookmark(writer, gateway, client
 
 
 @pytest.mark.parametrize("path", [RB, WORKS])
-async def test_a_watch_from_before_the_start_is_told_to_list_anew(writer, gateway, start_gateway, client, path):
+async def test_watch_from_before_the_start_is_expired(writer, gateway, start_gateway, client, path):
     await writer.append(requested(), rendered("member1"), placed(member1=1), observed("member1"))
     other = await start_gateway()
     async with aiohttp.ClientSession() as session:
@@ -152,7 +152,7 @@ async def test_a_watch_from_before_the_start_is_told_to_list_anew(writer, gatewa
     assert (kind, body["code"], body["reason"]) == ("ERROR", 410, "Expired")
 
 
-async def test_a_work_revision_of_another_instance_is_told_to_list_anew(writer, gateway, start_gateway, client):
+async def test_revision_of_another_instance_is_expired(writer, gateway, start_gateway, client):
     await writer.append(rendered("member1"))
     other = await start_gateway()
     listed = await client.until(WORKS, lambda body: body["items"])

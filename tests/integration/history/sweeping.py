@@ -11,7 +11,6 @@ from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
 from services._kit.base.clock import SystemClock
 from services._kit.base.metrics import KitMetrics
-from services._kit.base.settings import Settings
 from services._kit.content.blobs import Blobs
 from services._kit.log.connection import Connection
 from services._kit.log.fact_history import origin
@@ -70,8 +69,6 @@ class Sweep:
             clock=SystemClock(),
             blobs=Blobs(self._logs["BLOBS"]),
             health=runner.health,
-            settings=Settings(),
-            instance="janitor-0",
             metrics=self.metrics,
             appender=runner.appender,
             connection=self._connection,

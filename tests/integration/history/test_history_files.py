@@ -26,7 +26,8 @@ from services._kit.log.stream_port import Log, NewMessage
 from services._rules.history.facet_states import standing
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed
-from services.cli.log.export import Choice, export
+from services.cli.log.export import export
+from services.cli.log.log_options import ExportChoice
 from services.cli.log.restore_archive import import_log
 from services.cli.log.verify import check, verify
 from tests.integration.history.filled_log import everything, lifetimes, store
@@ -49,7 +50,7 @@ async def test_imported_log_has_the_same_positions_and_events(
     logs = streams(connection)
     await lifetimes(logs)
     file = tmp_path / "log.gz"
-    assert await export(LogAccess(nats_server.url), file, Choice()) == 0
+    assert await export(LogAccess(nats_server.url), file, ExportChoice()) == 0
     assert await import_log(LogAccess(other_server.url), file) == 0
     async with opened(other_server) as copies:
         assert await everything(copies["OBSERVED"]) == await everything(logs["OBSERVED"])
@@ -75,7 +76,7 @@ async def test_services_on_an_imported_log_decide_nothing(
 ) -> None:
     world = await lifetimes(streams(connection), holes=False)
     file = tmp_path / "log.gz"
-    await export(LogAccess(nats_server.url), file, Choice())
+    await export(LogAccess(nats_server.url), file, ExportChoice())
     await import_log(LogAccess(other_server.url), file)
     replayed = World()
     async with opened(other_server) as copies:
@@ -99,7 +100,7 @@ async def test_a_part_of_a_log_keeps_its_positions(
     world = await lifetimes(logs)
     file = tmp_path / "part.gz"
     last = world.ends["FACTS"]
-    await export(LogAccess(nats_server.url), file, Choice(since="8", until=str(last - 2), subject="placement.>"))
+    await export(LogAccess(nats_server.url), file, ExportChoice(since="8", until=str(last - 2), subject="placement.>"))
     await import_log(LogAccess(other_server.url), file)
     async with opened(other_server) as copies:
         wanted = [item for item in await everything(logs["HISTORY"], "placement.>") if 8 <= item[0] <= last - 2]
@@ -115,7 +116,7 @@ async def test_named_manifests_go_along(connection: Connection, nats_server: Ser
     await store(logs["FACTS"], [replace(template(), digest="abc"), binding()])
     await logs["BLOBS"].append([NewMessage("blob.abc", b"{}"), NewMessage("blob.def", b"{}")])
     file = tmp_path / "part.gz"
-    await export(LogAccess(nats_server.url), file, Choice(subject="template.>"))
+    await export(LogAccess(nats_server.url), file, ExportChoice(subject="template.>"))
     lines = [msgspec.json.decode(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
     assert [line.get("subject") for line in lines if line["line"] == "message"] == [subject_of(template()), "blob.abc"]
     assert lines[0]["streams"]["FACTS"]["last"] == 2
@@ -127,7 +128,7 @@ async def test_a_used_log_takes_no_import(connection: Connection, nats_server: S
     await store(logs["FACTS"], [template()])
     file = tmp_path / "log.gz"
     access = LogAccess(nats_server.url)
-    await export(access, file, Choice())
+    await export(access, file, ExportChoice())
     with pytest.raises(Failed, match="is not empty: FACTS ends at #1"):
         await import_log(access, file)
     await logs["FACTS"].purge(">", 1)
@@ -140,7 +141,7 @@ async def test_a_damaged_file_changes_nothing(
 ) -> None:
     await lifetimes(streams(connection))
     file = tmp_path / "log.gz"
-    await export(LogAccess(nats_server.url), file, Choice())
+    await export(LogAccess(nats_server.url), file, ExportChoice())
     whole = file.read_bytes()
     lines = gzip.decompress(whole).splitlines(keepends=True)
     broken = {

@@ -37,8 +37,9 @@ from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
+from services.cli.common.karmadactl_options import Traits
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.members.join import MemberAccess, Traits, cluster_id, join
+from services.cli.members.join import MemberAccess, cluster_id, join
 from services.cluster_monitor.app import ClusterMonitor
 from services.cluster_monitor.settings import MonitorSettings
 from services.detector.app import Detector
@@ -46,7 +47,6 @@ from services.detector.settings import DetectorSettings
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.override_renderer.app import OverrideRenderer
-from services.override_renderer.settings import RendererSettings
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.faults.proxy import Proxy
@@ -144,17 +144,17 @@ class Ground:
         proxy = await self.stack.enter_async_context(Proxy(lambda: self._leads_to[name]))
         return proxy, proxy.url.replace("nats://", "http://")
 
-    async def serve(self, service: Any, settings: Any) -> None:
+    async def serve(self, service: Any) -> None:
         """Run a service until the ground or the service is closed."""
         stop, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(self._live(service, settings, ready, stop))
+        task = asyncio.create_task(self._live(service, ready, stop))
         self._running[service.name] = stop, task
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
 
-    async def _live(self, service: Any, settings: Any, ready: asyncio.Event, stop: asyncio.Event) -> None:
+    async def _live(self, service: Any, ready: asyncio.Event, stop: asyncio.Event) -> None:
         metrics = KitMetrics(service.name)
         instance = f"{service.name}-0"
         runner: Runner[Any, Any] = Runner(service, self.logs, self.bus, instance, options=QUICK, metrics=metrics)
@@ -166,8 +166,6 @@ class Ground:
                 clock=SystemClock(),
                 blobs=Blobs(self.logs["BLOBS"]),
                 health=runner.health,
-                settings=settings,
-                instance=instance,
                 metrics=metrics,
                 appender=runner.appender,
                 guard=runner.guard,
@@ -191,7 +189,7 @@ class Ground:
     async def detect(self, **settings: Any) -> None:
         """Run the detector."""
         chosen = DetectorSettings(control_kubeconfig=str(self.kubeconfig), discovery_period=5.0, **settings)
-        await self.serve(Detector(chosen), chosen)
+        await self.serve(Detector(chosen))
 
     async def monitor(self) -> None:
         """Run the cluster monitor."""
@@ -201,7 +199,7 @@ class Ground:
             cluster_success_threshold=0.1,
             cluster_failure_threshold=5.0,
         )
-        await self.serve(ClusterMonitor(chosen), chosen)
+        await self.serve(ClusterMonitor(chosen))
 
     async def close(self) -> None:
         """End everything."""
@@ -294,10 +292,10 @@ async def ground(directory: Path) -> AsyncIterator[tuple[Ground, Endpoint, Endpo
         await made.detect()
         await made.monitor()
         scheduler = SchedulerSettings()
-        await made.serve(Scheduler(scheduler), scheduler)
-        await made.serve(OverrideRenderer(), RendererSettings())
+        await made.serve(Scheduler(scheduler))
+        await made.serve(OverrideRenderer())
         executor = ExecutorSettings(control_kubeconfig=str(made.kubeconfig))
-        await made.serve(Executor(executor), executor)
+        await made.serve(Executor(executor))
         policies = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", "shop")
         await control.client.create(policies, POLICY)
         await control.make(*(f"c{number}" for number in range(10)))

@@ -113,7 +113,7 @@ class Ground:
     async def watched(self, key: ObjectKey, phase: str) -> None:
         """Return once the lane has heard of a Widget's phase."""
         inside: Any = self.lane
-        kind = await inside._kinds.of(widgets.API_VERSION, "Widget")
+        kind = await inside._acting.kinds.of(widgets.API_VERSION, "Widget")
         async with asyncio.timeout(PATIENCE):
             while True:
                 if kind.live[key.namespace, key.name].get("status") == {"phase": phase}:

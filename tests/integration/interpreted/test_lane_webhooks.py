@@ -14,7 +14,7 @@ from msgspec import Raw, UnsetType
 from schemas.events.policy import PolicyChanged
 from schemas.keys import PolicyKey
 from services._kit.delivery.lane_parts import LaneSettings
-from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_STATUS, RETAIN
+from services._rules.interpreter import Operation
 from services._rules.interpreter.configuration import WEBHOOKS
 from tests.integration.interpreted.conftest import Ground
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
@@ -31,12 +31,12 @@ def settings() -> LaneSettings:
 
 def answer(request: Request) -> dict[str, Any]:
     """Keep the size, tell the phase, judge by it."""
-    if request["operation"] == RETAIN:
+    if request["operation"] == Operation.RETAIN:
         size = request["observedObject"]["spec"]["size"]
         patch = [{"op": "replace", "path": "/spec/size", "value": size}]
         return {"patchType": "JSONPatch", "patch": b64encode(msgspec.json.encode(patch)).decode()}
     phase = request["object"].get("status", {}).get("phase", "")
-    return {"rawStatus": {"phase": phase}} if request["operation"] == INTERPRET_STATUS else {"healthy": phase == "Up"}
+    return {"rawStatus": {"phase": phase}} if request["operation"] == Operation.STATUS else {"healthy": phase == "Up"}
 
 
 def use(ground: Ground, server: WebhookServer) -> None:
@@ -61,7 +61,11 @@ async def test_a_webhook_retains_reflects_and_judges(ground: Ground, tmp_path: P
         await ground.reported(lambda: status(ground) == {"phase": "Up"} and ground.seen[W].work_seq == 2)
         assert ground.seen[W].health == "Healthy"
         assert (await ground.widget())["spec"] == {"size": 5, "colour": "blue"}
-        assert {request["operation"] for request in server.requests} == {RETAIN, INTERPRET_STATUS, INTERPRET_HEALTH}
+        assert {request["operation"] for request in server.requests} == {
+            Operation.RETAIN,
+            Operation.STATUS,
+            Operation.HEALTH,
+        }
 
 
 async def test_a_webhook_that_is_away_is_asked_again_until_it_answers(ground: Ground, tmp_path: Path) -> None:

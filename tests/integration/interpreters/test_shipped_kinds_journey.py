@@ -16,14 +16,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
 from services._kit.interpretation.interpreter_levels import Interpreters
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_REPLICA,
-    RETAIN,
-    REVISE_REPLICA,
-)
+from services._rules.interpreter import Operation
 from services._rules.scheduling.division.weights import divide
 
 NOW = "2026-01-01T10:00:00Z"
@@ -65,11 +58,11 @@ async def interpreters() -> AsyncIterator[Interpreters]:
 
 async def _divided(interpreters: Interpreters, template: Manifest) -> dict[str, Manifest]:
     """What each member gets: two thirds of the replicas for m1, the others for m2."""
-    replicas, requirements = await interpreters.ask.get_replicas(template)
+    replicas, requirements = await interpreters.interpret(Operation.REPLICA, template)
     assert requirements == {"resourceRequest": {"cpu": "500m"}}
     shares = divide(replicas, [("m1", 2), ("m2", 1)], False)
     assert sum(share for _, share in shares) == replicas
-    return {cluster: await interpreters.ask.revise_replica(template, share) for cluster, share in shares}
+    return {cluster: await interpreters.interpret(Operation.REVISE, template, share) for cluster, share in shares}
 
 
 async def _reported(interpreters: Interpreters, live: dict[str, Manifest]) -> list[Manifest]:
@@ -78,8 +71,8 @@ async def _reported(interpreters: Interpreters, live: dict[str, Manifest]) -> li
         {
             "clusterName": cluster,
             "applied": True,
-            "status": await interpreters.ask.reflect_status(found),
-            "health": "Healthy" if await interpreters.ask.interpret_health(found) else "Unhealthy",
+            "status": await interpreters.interpret(Operation.STATUS, found),
+            "health": "Healthy" if await interpreters.interpret(Operation.HEALTH, found) else "Unhealthy",
         }
         for cluster, found in live.items()
     ]
@@ -111,13 +104,13 @@ async def test_a_clone_set_goes_to_members_and_its_status_comes_back(interpreter
     items = await _reported(interpreters, live)
     assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
 
-    summed = await interpreters.ask.aggregate_status(CLONE_SET, items, now=NOW)
+    summed = await interpreters.interpret(Operation.AGGREGATE, CLONE_SET, items, NOW)
     status = summed["status"]
     assert (status["replicas"], status["availableReplicas"], status["observedGeneration"]) == (6, 5, 3)
 
 
 async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpreters: Interpreters) -> None:
-    assert (await interpreters.ask.get_replicas(RAY_SERVICE))[0] == 10
+    assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
     sent = await _divided(interpreters, RAY_SERVICE)
     workers = {
         cluster: [group["replicas"] for group in obj["spec"]["rayClusterConfig"]["workerGroupSpecs"]]
@@ -136,7 +129,7 @@ async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpret
     items = await _reported(interpreters, live)
     assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
 
-    summed = await interpreters.ask.aggregate_status(RAY_SERVICE, items, now=NOW)
+    summed = await interpreters.interpret(Operation.AGGREGATE, RAY_SERVICE, items, NOW)
     assert summed["status"] == {
         "numServeEndpoints": 4,
         "conditions": [{"type": "Ready", "status": "False", "message": "m2=serving"}],
@@ -145,10 +138,16 @@ async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpret
 
 async def test_a_spark_application_has_components_and_no_replicas(interpreters: Interpreters) -> None:
     target = SPARK["apiVersion"], SPARK["kind"]
-    offered = {INTERPRET_COMPONENT: True, AGGREGATE_STATUS: True}
-    for operation in (INTERPRET_COMPONENT, AGGREGATE_STATUS, INTERPRET_REPLICA, REVISE_REPLICA, RETAIN):
-        assert interpreters.ask.hook_enabled(*target, operation) is offered.get(operation, False)
-    components = await interpreters.ask.get_components(SPARK)
+    offered = {Operation.COMPONENT: True, Operation.AGGREGATE: True}
+    for operation in (
+        Operation.COMPONENT,
+        Operation.AGGREGATE,
+        Operation.REPLICA,
+        Operation.REVISE,
+        Operation.RETAIN,
+    ):
+        assert interpreters.hook_enabled(*target, operation) is offered.get(operation, False)
+    components = await interpreters.interpret(Operation.COMPONENT, SPARK)
     assert [(part["name"], part["replicas"]) for part in components] == [("driver", 1), ("executor", 2)]
 
 
@@ -162,15 +161,21 @@ async def test_customization_precedes_shipped_scripts(interpreters: Interpreters
     }
     touched = interpreters.take(PolicyChanged(key=key, uid="u", manifest=Raw(msgspec.json.encode(manifest))))
     assert touched == {("ray.io/v1", "RayService")}
-    assert await interpreters.ask.get_replicas(RAY_SERVICE) == (42, None)
-    revised = await interpreters.ask.revise_replica(RAY_SERVICE, 2)
+    assert await interpreters.interpret(Operation.REPLICA, RAY_SERVICE) == (42, None)
+    revised = await interpreters.interpret(Operation.REVISE, RAY_SERVICE, 2)
     groups = revised["spec"]["rayClusterConfig"]["workerGroupSpecs"]
     assert [group["replicas"] for group in groups] == [0, 1]
 
     interpreters.take(PolicyDeleted(key=key, uid="u"))
-    assert (await interpreters.ask.get_replicas(RAY_SERVICE))[0] == 10
+    assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
 
 
 async def test_kinds_without_scripts_or_rules_have_no_operations(interpreters: Interpreters) -> None:
-    for operation in (INTERPRET_REPLICA, INTERPRET_COMPONENT, REVISE_REPLICA, AGGREGATE_STATUS, INTERPRET_DEPENDENCY):
-        assert not interpreters.ask.hook_enabled("ray.io/v1alpha1", "RayService", operation)
+    for operation in (
+        Operation.REPLICA,
+        Operation.COMPONENT,
+        Operation.REVISE,
+        Operation.AGGREGATE,
+        Operation.DEPENDENCY,
+    ):
+        assert not interpreters.hook_enabled("ray.io/v1alpha1", "RayService", operation)

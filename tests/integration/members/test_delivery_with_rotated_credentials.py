@@ -126,11 +126,11 @@ async def test_rotated_credentials_deliver_without_a_restart(ground: Ground) -> 
     await ground.keep("m1", clientCert="none")
     ground.accept("m1", "first")
     lane = ground.executor._lanes["m1"][1]
-    assert lane._client is not None
+    assert lane.connection.client is not None
     with pytest.raises(ApiError) as refused:
-        await lane._client.get(CONFIG_MAPS)
+        await lane.connection.client.get(CONFIG_MAPS)
     assert refused.value.status == 401
-    lane._went_down(refused.value)
+    lane.connection.failed(refused.value)
     await eventually(lambda: "401" in ground.trouble("m1"))
     await ground.deliver("m2", "meanwhile")
     await ground.keep("m1", token="first")

@@ -17,7 +17,7 @@ from services._kit.concurrency.supervision import supervise
 from services._kit.credentials import kubeconfig
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.delivery import lane as lanes
+from services._kit.delivery import member_connection
 from services._kit.delivery.lane import Lane
 from services._kit.delivery.lane_parts import LaneSettings, WorkSource
 from services._kit.kube.client import ApiError, KubeClient, resource_path
@@ -203,36 +203,36 @@ def _source() -> WorkSource:
 
 async def test_broken_secret_stops_a_lane_until_it_is_repaired(ground: Ground, monkeypatch) -> None:
     # The lane does not ask again by itself.
-    monkeypatch.setattr(lanes, "FIRST_PAUSE", 3600.0)
+    monkeypatch.setattr(member_connection, "FIRST_PAUSE", 3600.0)
     await ground.write(clientCert="none")
     settings = LaneSettings(longest_pause=3600.0)
-    member = ground.members.member(ground.spec, lambda: lane.reconnect())
+    member = ground.members.member(ground.spec, lambda: lane.connection.retry())
     lane = Lane("m1", member.open, _source(), settings)
     lane.start()
     try:
         await eventually(lambda: lane.trouble)
         assert "Secret karmada-cluster/m1 has clientCert but no clientKey" in lane.trouble
         await ground.write(token="first")
-        await eventually(lambda: not lane.trouble and lane._up.is_set())
+        await eventually(lambda: not lane.trouble and lane.connection.up.is_set())
     finally:
         member.close()
         await lane.close()
 
 
 async def test_lane_survives_a_rotated_token(ground: Ground) -> None:
-    member = ground.members.member(ground.spec, lambda: lane.reconnect())
+    member = ground.members.member(ground.spec, lambda: lane.connection.retry())
     lane = Lane("m1", member.open, _source(), LaneSettings(longest_pause=0.1))
     lane.start()
     try:
-        await eventually(lambda: lane._up.is_set())
+        await eventually(lambda: lane.connection.up.is_set())
         ground.accept("second")
-        assert lane._client is not None
+        assert lane.connection.client is not None
         with pytest.raises(ApiError) as refused:
-            await lane._client.get(NAMESPACES)
-        lane._went_down(refused.value)
+            await lane.connection.client.get(NAMESPACES)
+        lane.connection.failed(refused.value)
         await eventually(lambda: "401" in lane.trouble)
         await ground.write(token="second")
-        await eventually(lambda: not lane.trouble and lane._up.is_set())
+        await eventually(lambda: not lane.trouble and lane.connection.up.is_set())
     finally:
         member.close()
         await lane.close()

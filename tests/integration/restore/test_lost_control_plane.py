@@ -16,7 +16,7 @@ from schemas.subjects import absence, confirmation
 from services._kit.base.log_errors import LogReplaced
 from services._kit.log.stream_port import NewMessage
 from services.cli.backup.restore_control_plane import restore
-from services.cli.common.control_plane import ControlPlaneOptions
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.log.import_marking import mark
 from services.cli.log.verify import verify

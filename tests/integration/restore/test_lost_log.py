@@ -15,8 +15,9 @@ from services._kit.base.log_errors import LogError, Unavailable
 from services._rules.log.restore_order import BEFORE
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed
-from services.cli.log.export import Choice, export
+from services.cli.log.export import export
 from services.cli.log.import_marking import release
+from services.cli.log.log_options import ExportChoice
 from services.cli.log.restore_archive import Filling, import_log
 from services.cli.log.verify import verify
 from tests.integration.restore.fleets import (
@@ -52,7 +53,7 @@ async def outlived(world: World, url: str, file: Path) -> None:
         for name, replicas in (("web", 6), ("web2", 11), ("still", 2)):
             await world.control.create(DEPLOYMENTS, deployment(name, replicas))
             await comes_to(name, lambda name=name: world.replicas(name), everywhere(replicas))
-        await export(LogAccess(url), file, Choice())
+        await export(LogAccess(url), file, ExportChoice())
         await scale(world.control, "web", 3)
         await world.control.delete(f"{DEPLOYMENTS}/web2")
         await world.control.create(DEPLOYMENTS, deployment("late", 4))

@@ -16,7 +16,7 @@ from schemas.manifest import Manifest
 from schemas.topology import BLOBS
 from services._kit.base.clock import SystemClock
 from services._kit.content.blobs import Blobs
-from services._kit.interpretation.lua.interpreting import Interpreting
+from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
@@ -66,7 +66,7 @@ class Writer:
         reported = self.state.of(KEY)
         fact: TemplateChanged = replace(template(uid=uid), prev=prev)
         reported.template, reported.binding = fact, binding(uid=uid)
-        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog(BLOBS)), SystemClock(), Interpreting())
+        self.status = TemplateStatus(client, self.state, Blobs(MemoryLog(BLOBS)), SystemClock(), Interpreters())
 
     async def write(self, ready: int) -> None:
         self.state.of(KEY).rollup = rollup(self.uid, ready)

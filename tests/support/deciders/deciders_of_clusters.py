@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import field
+
 from schemas.agent import Sample
 from schemas.codec import subject_of
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
@@ -26,7 +28,7 @@ from services.detector.binding_request import DetectorOptions
 from services.detector.control_plane_scope import decide_scope
 from services.estimator import decide as estimating
 from services.estimator import state as estimator
-from services.estimator.remote import Remote
+from services.estimator.remote import MemberAnswers, Remote
 from tests.support.deciders.decider import Decider, Step, appended, facts, folded, folded_when_stored, started
 from tests.support.facts import KEY, STATIC, deployment
 from tests.support.varied_facts import MEMBERS, NOW
@@ -203,38 +205,43 @@ MONITOR = Decider(
 )
 
 
-def _picture(state: estimator.EstimatorState, _: int) -> None:
+class _Estimating(estimator.EstimatorState):
+    """The projection, with what members said of their room."""
+
+    members: MemberAnswers = field(default_factory=MemberAnswers)
+
+
+def _picture(state: _Estimating, _: int) -> None:
     picture = Picture()
     node = {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": {"cpu": "4", "pods": "100"}}}
     picture.rooms.list_nodes([node])
     picture.rooms.list_pods([])
     picture.quotas.list_quotas([])
-    state.answers["m1"] = RoomAnswers(picture)
+    state.members.nodes["m1"] = RoomAnswers(picture)
 
 
-def _agent(silent: bool) -> Callable[[estimator.EstimatorState, int], None]:
-    def act(state: estimator.EstimatorState, _: int) -> None:
-        state.remotes["m2"] = Remote(silent=silent)
+def _agent(silent: bool) -> Callable[[_Estimating, int], None]:
+    def act(state: _Estimating, _: int) -> None:
+        state.members.agents["m2"] = Remote(silent=silent)
 
     return act
 
 
-def _answers(state: estimator.EstimatorState, seq: int) -> None:
-    remote = state.remotes.get("m2")
+def _answers(state: _Estimating, seq: int) -> None:
+    remote = state.members.agents.get("m2")
     if remote is not None and (digests := remote.next_digests()):
         remote.take_question(digests, state.ledger.taken("m2"), 1, True)
         remote.answered(digests, (3,) * len(digests), seq, NOW + seq)
 
 
-def _take_estimator(state: estimator.EstimatorState, key: ObjectKey, made: Any, seq: int) -> None:
-    estimating.ask(state, key, made, NOW + seq)
-    if not isinstance(made.found, estimating.Later):
-        appended(folded_when_stored(estimator.fold), state, seq, (made.found,))
+def _take_estimator(state: _Estimating, key: ObjectKey, made: Any, seq: int) -> None:
+    estimating.ask(state.members, key, made, NOW + seq)
+    appended(folded_when_stored(estimator.fold), state, seq, made.events)
 
 
 ESTIMATOR = Decider(
     "estimator",
-    estimator.EstimatorState,
+    _Estimating,
     [
         *facts(
             folded_when_stored(estimator.fold),
@@ -247,13 +254,13 @@ ESTIMATOR = Decider(
             "rollup",
         ),
         Step("nodes are known", _picture),
-        Step("a member is being read", lambda state, seq: state.opening.update(m1=NOW + 2 * seq)),
+        Step("a member is being read", lambda state, seq: state.members.opening.update(m1=NOW + 2 * seq)),
         Step("an agent", _agent(silent=False)),
         Step("a silent agent", _agent(silent=True)),
         Step("an agent answers", _answers),
     ],
     lambda state: state.objects,
-    lambda state, key, now: estimating.decide(state, key, now),
+    lambda state, key, now: estimating.decide(state, state.members, key, now),
     _take_estimator,
     started(folded_when_stored(estimator.fold), "cluster", "binding", "placement"),
 )

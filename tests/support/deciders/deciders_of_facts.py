@@ -37,12 +37,12 @@ INTERVAL = 120.0
 def _take_scheduler(state: scheduler.SchedulerState, key: ObjectKey, made: Any, seq: int) -> None:
     if made.failed:
         state.tried(key)
-    if made.event is not None:
-        if clusters := getattr(made.event, "clusters", ()):
+    for event in made.events:
+        if clusters := getattr(event, "clusters", ()):
             state.promise(key, clusters, NOW + seq)
         # Some are on their way still.
         if seq % 2:
-            appended(folded_when_stored(scheduler.fold), state, seq, (made.event,))
+            appended(folded_when_stored(scheduler.fold), state, seq, (event,))
 
 
 SCHEDULER = Decider(
@@ -84,7 +84,7 @@ RENDERER = Decider(
         "work",
     ),
     lambda state: state.objects,
-    lambda state, key, _: rendering.decide(state, key),
+    lambda state, key, _: rendering.decide(state, key, rendering.AtHand()),
     lambda state, key, made, seq: appended(folded(renderer.fold), state, seq, made.events),
     started(folded(renderer.fold), "cluster", "template", "binding", "placement"),
 )
@@ -121,31 +121,23 @@ FAILOVER = Decider(
     facts(folded(failover.fold), "binding", "placement", "rollup", "cluster", "eviction"),
     lambda state: state.objects,
     lambda state, key, now: [evicting.decide(state, key, now, RULES, in_turn=turn) for turn in (True, False)],
-    lambda state, key, made, seq: appended(folded(failover.fold), state, seq, (made[0].event,)),
+    lambda state, key, made, seq: appended(folded(failover.fold), state, seq, made[0].events),
     started(folded(failover.fold), "cluster", "binding", "placement", "rollup"),
 )
 
 
-def _answered(state: descheduler.DeschedulerState, _: int) -> None:
-    given = state.of(KEY)
-    state.answers[KEY] = descheduler.Answers(given.seen, {"m1": 1})
-
-
-def _take_descheduler(state: descheduler.DeschedulerState, key: ObjectKey, made: Any, seq: int) -> None:
-    state.answers.pop(key, None)
-    appended(folded(descheduler.fold), state, seq, (made.event,))
+def _decide_descheduler(state: descheduler.DeschedulerState, key: ObjectKey, now: float) -> Any:
+    answers = descheduler.Answers(state.objects[key].asked_from, {"m1": 1})
+    return [descheduling.decide(state, key, now, INTERVAL, NOW, given) for given in (answers, None)]
 
 
 DESCHEDULER = Decider(
     "descheduler",
     descheduler.DeschedulerState,
-    [
-        *facts(folded(descheduler.fold), "binding", "placement", "eviction", "rollup", "descheduling"),
-        *[Step("an answer", _answered)] * 5,
-    ],
+    facts(folded(descheduler.fold), "binding", "placement", "eviction", "rollup", "descheduling"),
     lambda state: state.objects,
-    lambda state, key, now: descheduling.decide(state, key, now, INTERVAL, NOW),
-    _take_descheduler,
+    _decide_descheduler,
+    lambda state, key, made, seq: appended(folded(descheduler.fold), state, seq, made[seq % 2].events),
     started(folded(descheduler.fold), "binding", "placement", "rollup"),
 )
 
@@ -174,10 +166,7 @@ JANITOR = Decider(
         Step("a large event", lambda state, _: list(janitor.weigh(state, "template.x", janitor.TAIL_BYTES))),
     ],
     lambda state: [*state.objects, *state.policies, *state.clusters, "m9", *map(janitor.Tail, state.counts)],
-    lambda state, key, now: (
-        cleaning.decide(state, key, now, 50.0),
-        cleaning.trims(state, key) if isinstance(key, janitor.Tail) else None,
-    ),
+    lambda state, key, now: cleaning.decide(state, key, now, 50.0),
     lambda state, key, made, seq: None,
 )
 

@@ -27,7 +27,7 @@ async def write(chain: Admission, kind: Kind) -> None:
     await chain.validate(attributes)
 
 
-async def test_a_step_with_resources_sees_those_and_one_without_sees_all() -> None:
+async def test_admission_plugin_sees_its_resources_only() -> None:
     registry = builtin_registry("current")
     pods, maps = registry.find("", "v1", "pods"), registry.find("", "v1", "configmaps")
     assert pods is not None

@@ -50,13 +50,11 @@ def test_groups_come_in_order_of_importance(builtin: Registry) -> None:
         ("1.20", "nothing", []),
     ],
 )
-def test_versions_are_those_of_the_profile_with_the_preferred_first(
-    profile: str, group: str, versions: list[str]
-) -> None:
+def test_versions_of_a_profile_start_with_the_preferred(profile: str, group: str, versions: list[str]) -> None:
     assert builtin_registry(profile).versions(group) == versions
 
 
-def test_what_releases_of_today_do_not_serve_comes_last(builtin: Registry) -> None:
+def test_groups_of_old_releases_come_last(builtin: Registry) -> None:
     assert builtin.groups()[-1] == "extensions"
     old = builtin.find("extensions", "v1beta1", "ingresses")
     assert old is not None
@@ -141,7 +139,7 @@ def test_replacing_a_kind_keeps_one_of_it() -> None:
     assert registry.by_kind("example.com", "v1", "Gear") is second
 
 
-def test_a_kind_served_under_two_plurals_is_still_found_when_one_goes() -> None:
+def test_kind_with_two_plurals_survives_removal_of_one() -> None:
     registry = Registry()
     other = gear(plural="cogs")
     registry.add_kind(gear())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.kubernetes.managed_fields.field_sets import path_text, read_fields, write_fields
+from services._rules.kubernetes.managed_fields.field_sets import minus, path_text, read_fields, union, write_fields
 from services._rules.kubernetes.managed_fields.tracking import ANCIENT, FieldOwnership, Writer
 from services._rules.kubernetes.patch.json_patch import PatchError
 
@@ -61,7 +61,7 @@ def apply(live: dict | None, name: str, config: dict, *, force: bool = False, se
     return with_managers(merged, entries)
 
 
-def test_a_create_owns_what_it_sets_beyond_what_is_always_there() -> None:
+def test_create_owns_the_fields_it_sets() -> None:
     obj = thing(
         spec={"items": [{"name": "x", "image": "i"}], "set": ["s"], "plain": ["p"], "selector": {"app": "a"}},
         data={"k": "v"},
@@ -86,7 +86,7 @@ def test_a_create_owns_what_it_sets_beyond_what_is_always_there() -> None:
     }
 
 
-def test_an_update_takes_over_what_it_changes_only() -> None:
+def test_update_owns_changed_fields_only() -> None:
     first = thing(data={"a": "1", "b": "2"})
     first = with_managers(first, OWN.created(first, writer("one")))
     second = thing(data={"a": "9", "b": "2", "c": "3"})
@@ -112,7 +112,7 @@ def test_one_empty_entry_resets_and_then_nothing_is_tracked() -> None:
     assert OWN.updated(thing(data={"a": "3"}), thing(data={"a": "2"}), writer("two")) == []
 
 
-def test_applies_share_equal_values_and_the_last_to_leave_removes_them() -> None:
+def test_appliers_share_equal_values() -> None:
     live = apply(None, "m1", thing(data={"a": "1"}))
     live = apply(live, "m2", thing(data={"a": "1"}), second=1)
     assert shown(live["metadata"]["managedFields"]) == {
@@ -169,7 +169,7 @@ def test_atomic_fields_conflict_as_a_whole() -> None:
     assert taken["spec"]["plain"] == ["y"]
 
 
-def test_what_was_there_before_the_first_apply_has_a_manager() -> None:
+def test_fields_before_the_first_apply_have_a_manager() -> None:
     with pytest.raises(PatchError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
         apply(thing(data={"a": "1"}), "m1", thing(data={"a": "2"}))
     live = apply(thing(data={"a": "1"}), "m1", thing(data={"a": "1"}))
@@ -179,7 +179,7 @@ def test_what_was_there_before_the_first_apply_has_a_manager() -> None:
     }
 
 
-def test_giving_up_a_field_keeps_what_others_manage_and_what_nobody_does() -> None:
+def test_given_up_field_of_another_manager_is_kept() -> None:
     first = thing(data={"a": "1", "b": "2"})
     live = with_managers(first, OWN.created(first, writer("creator")))
     live = apply(live, "m1", thing(data={"a": "5"}), force=True)
@@ -231,3 +231,31 @@ def test_field_sets_survive_writing_and_reading(paths: set) -> None:
 def test_paths_are_shown_as_people_write_them() -> None:
     path = ("f:spec", 'k:{"port":80,"protocol":"TCP"}', "f:x", 'v:"s"', "i:3")
     assert path_text(path) == '.spec[port=80,protocol="TCP"].x[="s"][3]'
+
+
+@given(PATHS, PATHS)
+def test_the_union_has_the_fields_of_both(one: set, other: set) -> None:
+    left, right = write_fields(one), write_fields(other)
+    kept = copy.deepcopy((left, right))
+    assert union(left, right) == write_fields(one | other)
+    assert (left, right) == kept
+
+
+@given(PATHS, PATHS)
+def test_subtracting_leaves_the_fields_that_only_the_first_has(one: set, other: set) -> None:
+    left, right = write_fields(one), write_fields(other)
+    kept = copy.deepcopy((left, right))
+    assert minus(left, right) == write_fields(one - other)
+    assert (left, right) == kept
+
+
+def test_unchanged_field_set_is_the_same_object() -> None:
+    fields = write_fields({("f:a", "f:b"), ("f:c",)})
+    assert minus(fields, write_fields({("f:a",), ("f:d", "f:e")})) is fields
+    assert union(fields, write_fields({("f:a", "f:b")})) is fields
+
+
+def test_malformed_field_sets_are_ignored() -> None:
+    assert minus({"f:a": 3, "f:b": {}}, {"f:a": {}, "f:b": {}}) == {"f:a": 3}
+    assert union({"f:a": 3}, {"f:a": {"f:b": {}}}) == {"f:a": {"f:b": {}}}
+    assert read_fields({"f:a": 3, "f:b": {}}) == {("f:b",)}

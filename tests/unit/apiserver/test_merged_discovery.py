@@ -23,7 +23,7 @@ ORDER = ["v1alpha2", "v1beta1", "v1alpha1"]
 
 
 @pytest.mark.parametrize("extra", list(permutations(BACKENDS)))
-def test_versions_come_by_priority_whichever_server_was_heard_of_first(extra: tuple[Backend, ...]) -> None:
+def test_versions_of_other_servers_are_ordered_by_priority(extra: tuple[Backend, ...]) -> None:
     document = merging.aggregated({"items": []}, list(extra))
     assert [version["version"] for version in document["items"][0]["versions"]] == ORDER
     group: dict[str, Any] = merging.group("work.example.com", None, list(extra)) or {}
@@ -37,7 +37,7 @@ def test_versions_of_the_servers_own_stay_before_those_of_others() -> None:
     assert [version["version"] for version in document["items"][0]["versions"]] == ["v1", *ORDER]
 
 
-def test_the_index_of_openapi_documents_names_those_of_other_servers() -> None:
+def test_openapi_index_names_documents_of_other_servers() -> None:
     own = {"paths": {"apis/work.example.com/v1beta1": {"serverRelativeURL": "own"}}}
     paths = merging.openapi_index(own, BACKENDS)["paths"]
     assert sorted(paths) == [f"apis/work.example.com/{version}" for version in ("v1alpha1", "v1alpha2", "v1beta1")]

@@ -8,7 +8,7 @@ import pytest
 
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import Kind, Resource
-from services.apiserver.openapi import proto, v2
+from services.apiserver.openapi import documents, proto
 from services.apiserver.openapi.definitions import custom_name
 from services.apiserver.openapi.serve import OpenApi
 
@@ -37,7 +37,7 @@ def gear() -> Kind:
 
 @pytest.fixture(scope="module")
 def builtin() -> dict[str, Any]:
-    return v2.document(builtin_registry(), "v1.30.0")
+    return documents.v2(builtin_registry(), "v1.30.0")
 
 
 def test_definitions_hold_fields_types_and_merge_marks(builtin: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ def test_patches_say_that_dry_run_and_validation_work(builtin: dict[str, Any]) -
 def test_custom_kinds_are_described_for_old_clients() -> None:
     registry = builtin_registry()
     registry.add_kind(gear())
-    document = v2.document(registry, "v1.30.0")
+    document = documents.v2(registry, "v1.30.0")
     assert custom_name(gear().resource) == "com.example.v1.Gear"
     schema = document["definitions"]["com.example.v1.Gear"]
     spec = schema["properties"]["spec"]["properties"]
@@ -221,11 +221,11 @@ def test_the_protobuf_form_holds_the_same_definitions_and_paths(builtin: dict[st
 
 def test_clients_get_the_form_they_ask_for() -> None:
     api = OpenApi(builtin_registry())
-    found = api("/openapi/v2", {}, PROTOBUF)
+    found = api.find("/openapi/v2", PROTOBUF)
     assert found is not None
-    assert found[1] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-    plain = api("/openapi/v2", {}, "application/json")
+    assert found.media == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    plain = api.find("/openapi/v2", "application/json")
     assert plain is not None
-    assert plain[1] == "text/plain; charset=utf-8"
-    assert msgspec.json.decode(plain[0])["swagger"] == "2.0"
-    assert api("/openapi/v9", {}, "") is None
+    assert plain.media == "text/plain; charset=utf-8"
+    assert msgspec.json.decode(plain.body)["swagger"] == "2.0"
+    assert api.find("/openapi/v9") is None

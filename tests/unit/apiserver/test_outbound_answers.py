@@ -75,9 +75,7 @@ async def test_a_webhook_leads_nowhere_else(session: aiohttp.ClientSession, serv
         {"allowed": True, "uid": 7},
     ],
 )
-async def test_a_response_whose_parts_have_wrong_types_is_a_failed_call(
-    session: aiohttp.ClientSession, response: Any
-) -> None:
+async def test_webhook_response_of_wrong_types_is_a_failed_call(session: aiohttp.ClientSession, response: Any) -> None:
     async def answer(_: web.Request) -> web.Response:
         body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
         return web.Response(body=msgspec.json.encode(body))

@@ -37,7 +37,7 @@ def op(kind: str, path: str, **more: object) -> dict[str, object]:
         ({"a": 1}, [], {"a": 1}),
     ],
 )  # fmt: skip
-def test_operations_change_what_they_name(before: dict, operations: list, after: dict) -> None:
+def test_json_patch_operations(before: dict, operations: list, after: dict) -> None:
     kept = copy.deepcopy(before)
     assert json_patch(before, operations) == after
     assert before == kept
@@ -63,7 +63,7 @@ def test_operations_change_what_they_name(before: dict, operations: list, after:
         [op("add", 5, value=1)],
     ],
 )
-def test_an_operation_that_does_not_fit_is_refused_without_a_hint(operations: list) -> None:
+def test_operation_that_does_not_apply_is_refused(operations: list) -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({"a": 1, "l": [1, 2]}, operations)
     error = caught.value
@@ -135,7 +135,7 @@ def test_merge_patch_wants_an_object(patch: object) -> None:
         merge_patch({}, patch)
 
 
-def test_copies_that_double_the_object_are_refused_before_they_fill_the_memory() -> None:
+def test_copies_that_double_the_object_are_bounded() -> None:
     original = {"spec": {"data": "x" * 100}}
     doubling = [{"op": "copy", "from": "/spec", "path": f"/spec/{number}"} for number in range(100)]
     with pytest.raises(PatchError) as refused:

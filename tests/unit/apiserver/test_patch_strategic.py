@@ -86,7 +86,7 @@ def test_set_element_order_decides_the_order(order: list, patch: list | None, af
     assert apply({"containers": names("x", "y", "z")}, change) == {"containers": after}
 
 
-def test_set_element_order_must_name_what_the_patch_changes() -> None:
+def test_set_element_order_must_name_patched_items() -> None:
     patch = {"$setElementOrder/containers": names("y"), "containers": [{"name": "x", "image": "q"}]}
     with pytest.raises(PatchError) as caught:
         apply({"containers": names("x", "y")}, patch)

@@ -20,7 +20,7 @@ def test_an_entry_shows_its_revision_once_and_nowhere_else(decoded: bool) -> Non
     assert found.obj["data"] == {"k": '"resourceVersion":""'}
 
 
-def test_a_decoded_object_is_shared_until_it_is_dropped_and_equal_afterwards() -> None:
+def test_decoded_object_is_shared_until_dropped() -> None:
     found = entry("a")
     first = found.obj
     assert found.obj is first
@@ -37,7 +37,7 @@ def test_a_look_at_an_object_does_not_keep_it_decoded() -> None:
     assert found.look() is kept
 
 
-def test_the_oldest_goes_when_the_bytes_are_too_many_and_the_newest_stays() -> None:
+def test_oldest_decoded_objects_are_dropped_first() -> None:
     dropped: list[str] = []
 
     class Spare:

@@ -27,7 +27,7 @@ def test_large_objects_shorten_the_history(monkeypatch: pytest.MonkeyPatch) -> N
     state.watch("", "configmaps", bucket.floor)
 
 
-async def test_after_shortening_the_newest_is_still_told() -> None:
+async def test_watch_after_shortening_gets_the_newest_events() -> None:
     state = Projection()
     size = max(put(state, "a", revision, 100) for revision in range(1, 21))
     bucket = state.bucket("", "configmaps")
@@ -42,7 +42,7 @@ async def test_after_shortening_the_newest_is_still_told() -> None:
     assert (bucket.events, bucket.floor) == ([], 20)
 
 
-def test_a_watch_from_before_what_was_dropped_is_told_so() -> None:
+def test_watch_before_the_dropped_history_is_compacted() -> None:
     state = Projection(history=10)
     put(state, "a", 1)
     for revision in range(2, 40):

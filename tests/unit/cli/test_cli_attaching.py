@@ -10,9 +10,11 @@ import pytest
 
 from schemas import topology
 from services._kit.kube.client import ApiError, KubeClient
+from services.cli.common.running import Failed
 from services.cli.installation import environment as surroundings
-from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
+from services.cli.installation.installation_plan import prepare
 from services.cli.installation.up import DESCHEDULER, SERVICES, services_of, up
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.members import join as joining
 from services.cli.members.join import MemberAccess, access_of_kubeconfig, member_identity
 
@@ -47,7 +49,7 @@ class Issuing:
     ],
     ids=["lasting", "not accepted", "short", "none issued", "short, but the only one"],
 )
-async def test_the_kubeconfigs_credentials_are_kept_where_issued_tokens_do_not_last(
+async def test_short_lived_tokens_do_not_replace_credentials(
     monkeypatch: pytest.MonkeyPatch, days: int, accepted: bool, own: MemberAccess, kept: str
 ) -> None:
     async def answer(_: MemberAccess) -> bool:
@@ -59,7 +61,7 @@ async def test_the_kubeconfigs_credentials_are_kept_where_issued_tokens_do_not_l
     assert access.endpoint == own.endpoint
 
 
-def test_a_kubeconfig_with_a_token_and_without_a_ca_is_understood() -> None:
+def test_kubeconfig_with_a_token_and_no_ca_is_read() -> None:
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": "https://m1.example", "insecure-skip-tls-verify": True}}],
         "users": [{"name": "u", "user": {"token": "own"}}],
@@ -80,7 +82,7 @@ def test_a_service_gets_its_own_settings_and_none_of_the_others() -> None:
     assert surroundings.known_to("scheduler", taken) == {"FLEETLOG_LOG_LEVEL": "debug"}
 
 
-def test_a_members_settings_are_told_from_those_of_services_that_begin_alike() -> None:
+def test_settings_of_members_differ_from_those_of_services() -> None:
     given = {"FLEETLOG_MEMBER_SYNC_TIMEOUT": "5", "FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_MEMBER_NOPE": "1", "PATH": "/b"}
     members = surroundings.beginning_with("FLEETLOG_MEMBER_", given, (*SERVICES, DESCHEDULER))
     assert members == {"FLEETLOG_MEMBER_CPU": "4", "FLEETLOG_MEMBER_NOPE": "1"}
@@ -101,9 +103,9 @@ def test_a_later_start_takes_new_kubeconfigs_and_further_members(tmp_path: Path)
 @pytest.mark.parametrize(
     "asked", [{"control_kubeconfig": "/new/cp"}, {"attached": {"member1": "/new/m1"}}], ids=["control plane", "member"]
 )
-def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_simulated_cluster_is_not_replaced_by_a_real_one(tmp_path: Path, asked: dict[str, Any]) -> None:
     prepare(InstallationOptions(directory=tmp_path))
-    with pytest.raises(Refused, match="use another --dir"):
+    with pytest.raises(Failed, match="use another --dir"):
         prepare(InstallationOptions(directory=tmp_path, **asked))
 
 
@@ -116,31 +118,31 @@ def test_what_is_simulated_is_not_replaced_by_a_real_cluster(tmp_path: Path, ask
         ({"control_kubeconfig": "none"}, "--control-kubeconfig: kubeconfig none does not exist"),
     ],
 )
-def test_what_cannot_be_attached_is_not_kept_for_later_starts(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
+def test_cluster_that_cannot_be_attached_is_not_stored(tmp_path: Path, asked: dict[str, Any], said: str) -> None:
     directory = tmp_path / "d"
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Failed, match=said):
         up(InstallationOptions(directory=directory, **asked))
     assert not directory.exists()
 
 
 def test_a_file_is_no_directory_of_an_installation(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    with pytest.raises(Refused, match="is no directory"):
+    with pytest.raises(Failed, match="is no directory"):
         up(InstallationOptions(directory=tmp_path / "f"))
 
 
 def test_a_later_start_does_not_change_the_log(tmp_path: Path) -> None:
     prepare(InstallationOptions(directory=tmp_path / "own"))
-    with pytest.raises(Refused, match="runs its own log server"):
+    with pytest.raises(Failed, match="runs its own log server"):
         prepare(InstallationOptions(directory=tmp_path / "own", nats_url="nats://a:1"))
     prepare(InstallationOptions(directory=tmp_path / "other", nats_url="a:1, b:1"))
     prepare(InstallationOptions(directory=tmp_path / "other", nats_url="nats://a:1,nats://b:1"))
     prepare(InstallationOptions(directory=tmp_path / "other"))
-    with pytest.raises(Refused, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
+    with pytest.raises(Failed, match=r"log is at nats://a:1,nats://b:1; use another --dir"):
         prepare(InstallationOptions(directory=tmp_path / "other", nats_url="c:1"))
 
 
-def test_the_descheduler_runs_where_it_was_asked_for_and_later_starts_keep_the_choice(tmp_path: Path) -> None:
+def test_later_starts_keep_the_choice_of_the_descheduler(tmp_path: Path) -> None:
     def runs(choice: bool | None) -> bool:
         _, installation, _ = prepare(InstallationOptions(directory=tmp_path, descheduler=choice))
         return "descheduler" in services_of(installation)

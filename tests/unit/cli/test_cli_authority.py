@@ -22,7 +22,7 @@ def authority(tmp_path: Path) -> Authority:
     return create(tmp_path / "auth", "nats://n:4222", tmp_path / "resolver")
 
 
-def test_keys_are_readable_by_their_owner_only_and_never_made_anew(authority: Authority) -> None:
+def test_keys_are_private_and_created_once(authority: Authority) -> None:
     files = [path for path in authority.directory.iterdir() if path.is_file()]
     assert len(files) >= 7
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
@@ -51,7 +51,7 @@ def test_a_cluster_has_one_identity_at_a_time(authority: Authority) -> None:
     assert set(authority.book().revoked) == {first.account}
 
 
-def test_the_end_of_an_identity_is_newer_than_its_beginning_even_in_the_same_second(tmp_path: Path) -> None:
+def test_revocation_is_newer_than_the_identity(tmp_path: Path) -> None:
     create(tmp_path / "auth", "nats://n:4222", tmp_path / "resolver")
     authority = Authority(tmp_path / "auth", clock=lambda: 1000.0)
     born = read_claims(authority.admit("m1", USER).claims)["iat"]
@@ -72,12 +72,12 @@ def test_the_agents_account_key_is_kept_nowhere(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "SU", "SUAB", "not a seed", "UAAA"])
-def test_what_is_no_seed_is_said_to_be_none(text: str) -> None:
+def test_malformed_seed_is_refused(text: str) -> None:
     with pytest.raises(Failed, match="seed"):
         key_of(text)
 
 
-def test_the_servers_part_names_operator_system_and_both_accounts(authority: Authority) -> None:
+def test_server_configuration_names_the_accounts(authority: Authority) -> None:
     text = (authority.directory / "accounts.conf").read_text()
     hub = authority.book().hub
     assert f"  {hub}: ey" in text

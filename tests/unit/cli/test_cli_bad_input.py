@@ -20,10 +20,12 @@ from services.cli.common.running import Failed
 from services.cli.common.unsupported_commands import INSTEAD
 from services.cli.log import archive as log_files
 from services.cli.log import export as log_export
+from services.cli.log.log_options import ExportChoice
 from services.cli.members import membership
 from services.cli.members.clusters import CLUSTERS, Endpoint
 from services.cli.objects import get as getting
 from services.cli.objects.apply_manifests import read_manifests
+from services.cli.objects.object_options import Query
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
@@ -57,7 +59,7 @@ def system(uid: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("verb", INSTEAD)
-def test_a_verb_that_is_not_built_says_what_to_use(verb: str) -> None:
+def test_unsupported_command_names_its_alternative(verb: str) -> None:
     ended = CliRunner().invoke(karmadactl.app, [verb, "deploy", "-C", "member1", "--help"])
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr.startswith(f"error: `karmadactl {verb}` is not built yet; ")
@@ -87,19 +89,17 @@ async def test_the_control_plane_cannot_join_itself() -> None:
         (Unreachable("GET https://somewhere: refused"), r"the cluster of m\.yaml does not answer: GET"),
     ],
 )
-async def test_trouble_with_the_member_is_told_from_trouble_with_the_control_plane(
-    trouble: Exception, said: str
-) -> None:
+async def test_errors_of_a_member_name_its_kubeconfig(trouble: Exception, said: str) -> None:
     with pytest.raises(Failed, match=said):
         await membership.member_id(client({SYSTEM: trouble}), membership.MemberFile("m.yaml"))
 
 
 @pytest.mark.parametrize("names", [(), ("x",)])
-async def test_a_kind_that_a_member_does_not_serve_is_told_by_name(names: tuple[str, ...]) -> None:
+async def test_kind_not_served_by_a_member_is_named(names: tuple[str, ...]) -> None:
     path = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports{'/x' if names else ''}"
     member = Endpoint("m3", client({path: refusal(404, "Not Found", "404 page not found")}))
     asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), names, "serviceexports")
-    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports",)))
+    found = await getting._ask(member, asked, "default", Query(words=("serviceexports",)))
     assert found.troubles == ("error: cluster(m3): the server doesn't have a resource type 'serviceexports'",)
 
 
@@ -107,7 +107,7 @@ async def test_an_object_that_is_missing_stays_an_error_of_the_server() -> None:
     path = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports/x"
     member = Endpoint("m3", client({path: refusal(404, "NotFound", 'serviceexports "x" not found')}))
     asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), ("x",), "serviceexports")
-    found = await getting._ask(member, asked, "default", getting.Query(words=("serviceexports", "x")))
+    found = await getting._ask(member, asked, "default", Query(words=("serviceexports", "x")))
     assert found.troubles == ('Error from server (NotFound): cluster(m3): serviceexports "x" not found',)
 
 
@@ -118,7 +118,7 @@ def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
         kubeconfig_path(str(tmp_path / "none"))
 
 
-async def test_a_key_that_is_none_is_told_with_its_kubeconfig(tmp_path: Path) -> None:
+async def test_invalid_key_is_named_with_its_kubeconfig(tmp_path: Path) -> None:
     kubeconfig = {
         "current-context": "a",
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_manifests(binary)
 
 
-async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_timeout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("client", "answers.exchange"):
         monkeypatch.setattr(f"services._kit.kube.{module}.CONNECT_SECONDS", 0.05)
     with socket.socket() as silent:
@@ -153,7 +153,7 @@ async def test_a_connection_that_never_comes_about_is_told_with_its_own_time(mon
             await reached.close()
 
 
-async def test_a_log_that_refuses_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_log_that_refuses_the_user_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, on_error: Callable[[Exception], None], **__: object) -> None:
         on_error(ValueError("nats: 'Authorization Violation'"))
         raise TimeoutError
@@ -164,10 +164,8 @@ async def test_a_log_that_refuses_is_told_from_one_that_is_not_there(monkeypatch
             pass
 
 
-@pytest.mark.parametrize(
-    "choice", [log_export.Choice(since="1h", until="2h"), log_export.Choice(since="20", until="10")]
-)
-def test_a_span_that_ends_before_it_begins_is_refused(choice: log_export.Choice) -> None:
+@pytest.mark.parametrize("choice", [ExportChoice(since="1h", until="2h"), ExportChoice(since="20", until="10")])
+def test_a_span_that_ends_before_it_begins_is_refused(choice: ExportChoice) -> None:
     with pytest.raises(Failed, match="nothing lies between"):
         log_export._bounds(choice, 1e9)
 

@@ -12,14 +12,15 @@ from services._kit.kube.client import ApiError, ApiResource, Unreachable
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
 from services.cli.common.control_plane import kubeconfig_path, namespace_of, read_kubeconfig
-from services.cli.common.duration_options import seconds_of
 from services.cli.common.layout import Layout, new_installation
 from services.cli.common.logbook import LogAccess, log_access
+from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, explain
 from services.cli.members.membership import check_name
-from services.cli.objects.get import Query, check, scope_of
-from services.cli.objects.merged_tables import Look
-from services.cli.queries.event_list import EventQuery, filters_of, stream_of
+from services.cli.objects.get import check, scope_of
+from services.cli.objects.object_options import Query
+from services.cli.queries.event_list import filters_of, stream_of
+from services.cli.queries.query_options import EventQuery
 
 PODS = ApiResource(name="pods", kind="Pod", version="v1")
 DEPLOYMENTS = ApiResource(name="deployments", kind="Deployment", group="apps", version="v1")
@@ -54,7 +55,7 @@ def test_files_of_a_kubeconfig_are_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: b", "a: [", "\x00"])
-def test_what_is_no_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_malformed_kubeconfig_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "k"
     path.write_text(text)
     with pytest.raises(Failed, match=str(path)):
@@ -87,7 +88,7 @@ def test_the_log_is_the_installations_or_the_one_named(tmp_path: Path, monkeypat
     assert log_access(tmp_path, "tls://hub:4222") == LogAccess("tls://hub:4222", "x")
 
 
-def test_positions_of_history_are_those_of_the_facts() -> None:
+def test_history_keeps_positions_of_the_facts() -> None:
     def message(headers: dict[str, str]) -> Message:
         return Message("work.m.x.y.z", 7, 0.0, headers, b"")
 
@@ -123,7 +124,7 @@ def test_patterns_are_checked_and_everything_is_the_default() -> None:
         stream_of(EventQuery(stream="nope"))
 
 
-def test_pods_are_looked_for_in_members_unless_told_otherwise() -> None:
+def test_pods_are_listed_from_members_by_default() -> None:
     assert scope_of(Query(words=("pods",)), PODS) == "members"
     assert scope_of(Query(words=("pods",), scope="karmada"), PODS) == "karmada"
     assert scope_of(Query(words=("deploy",)), DEPLOYMENTS) == "karmada"
@@ -137,7 +138,7 @@ def test_pods_are_looked_for_in_members_unless_told_otherwise() -> None:
         Query(words=("pods",), scope="moon"),
         Query(words=("pods",), output="xml"),
         Query(words=("pods", "a"), selector="a=b"),
-        Query(words=("pods",), output="json", look=Look(labels=True)),
+        Query(words=("pods",), output="json", show_labels=True),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(query: Query) -> None:
@@ -161,7 +162,7 @@ def test_names_of_clusters_are_labels() -> None:
             check_name(name)
 
 
-def test_errors_are_told_as_kubectl_tells_them() -> None:
+def test_errors_are_worded_like_kubectl() -> None:
     assert (
         explain(ApiError(404, "NotFound", 'pods "x" not found')) == 'Error from server (NotFound): pods "x" not found'
     )
@@ -172,7 +173,7 @@ def test_errors_are_told_as_kubectl_tells_them() -> None:
     assert explain(AssertionError("a bug")) is None
 
 
-def test_ports_of_an_installation_lie_below_those_the_kernel_gives_away() -> None:
+def test_ports_of_an_installation_are_below_ephemeral_ports() -> None:
     first, second = new_installation([]), new_installation([])
     names = [f"service-{number}" for number in range(20)]
     ports = [first.port(name) for name in names]

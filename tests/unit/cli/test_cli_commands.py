@@ -40,7 +40,7 @@ def alone(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("module", ["fleetlog", "karmadactl"])
-def test_the_commands_load_nothing_heavy_before_they_know_what_to_do(module: str) -> None:
+def test_import_of_commands_loads_nothing_heavy(module: str) -> None:
     loaded = run(f"import sys, services.cli.{module}; print(*sys.modules)").stdout.split()
     assert f"services.cli.{module}" in loaded
     assert HEAVY.isdisjoint(loaded)
@@ -95,7 +95,7 @@ def test_usage_errors_end_with_2_on_stderr(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in ended.stderr
 
 
-def test_other_errors_end_with_1_and_say_what_to_do(tmp_path: Path) -> None:
+def test_other_errors_exit_with_1_and_a_remedy(tmp_path: Path) -> None:
     for start, module, arguments in (
         (alone, "karmadactl", ("get", "pods", "--kubeconfig", str(tmp_path / "none"))),
         (run_command, "karmadactl", ("--kubeconfig", str(tmp_path / "none"), "get", "pods")),

@@ -13,7 +13,8 @@ from services._kit.base.private_files import private_text
 from services.cli.common.layout import Layout, Member, new_installation
 from services.cli.common.logbook import log_access
 from services.cli.common.running import Failed
-from services.cli.installation.installation_plan import InstallationOptions, Refused, prepare
+from services.cli.installation.installation_plan import prepare
+from services.cli.installation.up_options import InstallationOptions
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import adopt_streams, prepare_agent, server_config, withdraw
 
@@ -28,7 +29,7 @@ def test_a_seed_has_one_public_key_and_no_two_are_the_same() -> None:
         public_key("SUNONSENSE")
 
 
-def test_an_agents_key_stays_from_start_to_start_and_is_in_the_servers_configuration(tmp_path: Path) -> None:
+def test_key_of_an_agent_stays_over_starts(tmp_path: Path) -> None:
     layout, installation = Layout(tmp_path), new_installation([Member(name="m3", mode="Pull")])
     layout.save(installation)
     prepare_agent(layout, installation, "m3")
@@ -56,7 +57,7 @@ async def test_a_withdrawn_agent_is_in_no_file_any_more(tmp_path: Path) -> None:
     assert key not in layout.state.read_text()
 
 
-def test_an_installation_of_an_earlier_version_keeps_its_members_and_its_log(tmp_path: Path) -> None:
+def test_installation_of_an_earlier_version_is_adopted(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.save(new_installation([Member(name="member3")]))
     state = msgspec.json.decode(layout.state.read_bytes())
@@ -75,14 +76,14 @@ def test_an_installation_of_an_earlier_version_keeps_its_members_and_its_log(tmp
     assert not old.exists()
 
 
-def test_one_simulated_member_has_an_agent_where_the_logs_server_is_ours(tmp_path: Path) -> None:
+def test_one_simulated_member_is_a_pull_member(tmp_path: Path) -> None:
     _, installation, _ = prepare(InstallationOptions(directory=tmp_path / "a", members=4))
     assert [member.mode for member in installation.members] == ["Push", "Push", "Pull", "Push"]
     _, installation, _ = prepare(InstallationOptions(directory=tmp_path / "b", nats_url="nats://hub:4222"))
     assert installation.pull_members == []
 
 
-def test_the_identity_at_a_signing_server_stays_until_another_is_given(tmp_path: Path) -> None:
+def test_credentials_of_the_log_stay_until_replaced(tmp_path: Path) -> None:
     first, second = tmp_path / "hub.creds", tmp_path / "new.creds"
     first.write_text("one")
     second.write_text("two")
@@ -98,12 +99,12 @@ def test_the_identity_at_a_signing_server_stays_until_another_is_given(tmp_path:
     assert log_access(directory).creds == str(second)
 
 
-def test_an_identity_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_unusable_credentials_are_refused_before_the_start(tmp_path: Path) -> None:
     creds = tmp_path / "hub.creds"
-    with pytest.raises(Refused, match=str(creds)):
+    with pytest.raises(Failed, match=str(creds)):
         prepare(InstallationOptions(directory=tmp_path / "a", nats_url="nats://hub:4222", nats_creds=str(creds)))
     creds.write_text("one")
-    with pytest.raises(Refused, match="--nats-creds needs --nats"):
+    with pytest.raises(Failed, match="--nats-creds needs --nats"):
         prepare(InstallationOptions(directory=tmp_path / "b", nats_creds=str(creds)))
     assert not (tmp_path / "b").exists()
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.cli.common.running import Failed
 from services.cli.objects import interpret as interpreting
-from services.cli.objects.interpret import Inputs
+from services.cli.objects.object_options import Inputs
 
 CUSTOMIZATION = """
 apiVersion: config.karmada.io/v1alpha1
@@ -78,14 +78,14 @@ async def test_dependencies_of_all_customizations_are_united(scripts: Path, widg
     assert [line for line in text.splitlines() if "name:" in line] == ["  name: first", "  name: second"]
 
 
-async def test_an_error_of_a_script_is_told_on_standard_error(
+async def test_script_error_goes_to_standard_error(
     scripts: Path, widget: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await execute(scripts, "Retain", Inputs(desired=widget, observed=widget)) == ""
     assert "Retain: script:1: cannot" in capsys.readouterr().err
 
 
-async def test_what_is_missing_is_named(scripts: Path, widget: Path, tmp_path: Path) -> None:
+async def test_missing_input_is_named(scripts: Path, widget: Path, tmp_path: Path) -> None:
     for operation, inputs, said in (
         ("Retain", Inputs(desired=widget), "--observed-file"),
         ("AggregateStatus", Inputs(desired=widget), "--status-file"),
@@ -139,7 +139,7 @@ async def test_a_dash_is_standard_input(scripts: Path, widget: Path, monkeypatch
         ("return obj.spec.replicas,", "goto done ::done::return 1,", "InterpretReplica:       ERROR: script:1: "),
     ],
 )
-def test_what_cannot_be_in_force_is_not_sound(scripts: Path, old: str, new: str, said: str) -> None:
+def test_check_refuses_incomplete_customizations(scripts: Path, old: str, new: str, said: str) -> None:
     broken = scripts / "a.yaml"
     broken.write_text(broken.read_text().replace(old, new))
     text, sound = interpreting.check(interpreting.customizations_in([broken]))
@@ -150,7 +150,7 @@ def test_what_cannot_be_in_force_is_not_sound(scripts: Path, old: str, new: str,
 @pytest.mark.parametrize(
     "spec", ["5", "[a]", "{target: 5}", "{customizations: [a]}", "{customizations: {retention: 5}}"]
 )
-def test_a_customization_of_another_shape_is_refused_with_its_file(tmp_path: Path, spec: str) -> None:
+def test_malformed_customization_is_refused_with_its_file(tmp_path: Path, spec: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(f"kind: ResourceInterpreterCustomization\nmetadata: {{name: a}}\nspec: {spec}\n")
     with pytest.raises(Failed, match=r"odd\.yaml: .*spec"):

@@ -48,7 +48,7 @@ def replacing(old: str, new: str, *, times: int = 1) -> Callable[[Path], None]:
     return editor
 
 
-def test_what_was_saved_is_written_back_and_the_rest_stays(path: Path) -> None:
+def test_saved_script_is_written_back(path: Path) -> None:
     said = edit(path, documented=True, editor=replacing('"Up"', '"Ready"'))
     assert said == "resourceinterpretercustomization.config.karmada.io/widgets edited\n"
     before, after = yaml.safe_load(CUSTOMIZATION), yaml.safe_load(path.read_text())
@@ -76,7 +76,7 @@ def test_a_file_saved_as_it_was_cancels_the_edit(path: Path, capsys: pytest.Capt
     assert path.read_text() == CUSTOMIZATION
 
 
-def test_a_mistake_opens_the_file_again_and_says_what_is_wrong(path: Path) -> None:
+def test_mistake_opens_the_editor_again_with_the_error(path: Path) -> None:
     seen: list[str] = []
 
     def editor(place: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_mistake_opens_the_file_again_and_says_what_is_wrong(path: Path) -> No
     assert yaml.safe_load(path.read_text())["spec"]["customizations"]["healthInterpretation"]
 
 
-def test_who_leaves_a_mistake_finds_the_text_again(path: Path) -> None:
+def test_abandoned_edit_is_kept_in_a_file(path: Path) -> None:
     with pytest.raises(Failed, match="nothing valid was saved") as told:
         edit(path, documented=False, editor=replacing("end\n", ""))
     kept = Path(str(told.value).rsplit(" ", 1)[1])
@@ -127,7 +127,7 @@ def test_only_one_customization_is_edited_at_a_time(path: Path) -> None:
         ("function f() end", "below the line ---@rule:"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(text: str, said: str) -> None:
+def test_unreadable_edit_is_reported(text: str, said: str) -> None:
     assert said in "\n".join(from_lua({}, text)[1])
 
 
@@ -136,7 +136,7 @@ def test_every_shipped_customization_survives_unchanged() -> None:
         assert from_lua(manifest, as_lua(manifest, documented=True)) == (manifest, [])
 
 
-def test_an_editor_that_cannot_be_started_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editor_that_cannot_start_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBE_EDITOR", "/nowhere/editor --wait")
     monkeypatch.setattr("tempfile.tempdir", str(path.parent))
     with pytest.raises(Failed, match="set KUBE_EDITOR or EDITOR"):

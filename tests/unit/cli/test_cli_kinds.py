@@ -32,7 +32,7 @@ def test_the_first_group_wins_unless_one_is_named(word: str, group: str) -> None
 
 
 @pytest.mark.parametrize("word", ["nope", "deployments.batch", "deploy.v2.apps", "bindings"])
-def test_what_cannot_be_listed_is_refused_by_name(word: str) -> None:
+def test_kind_that_cannot_be_listed_is_refused_by_name(word: str) -> None:
     with pytest.raises(Failed, match=word):
         find(SERVED, word)
 

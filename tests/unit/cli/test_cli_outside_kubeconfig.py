@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.cli.attachments.outside_control_plane import prepare
 from services.cli.common.layout import CONTROL, Layout, new_installation
+from services.cli.installation.gateway_setup import outside_settings
 
 CERTIFICATE = {
     "client-certificate-data": base64.b64encode(b"cert").decode(),
@@ -37,7 +37,7 @@ def prepared(directory: Path, user: dict[str, Any]) -> tuple[Layout, dict[str, A
     }
     layout.control_access.parent.mkdir(parents=True, exist_ok=True)
     layout.control_access.write_bytes(msgspec.json.encode(content))
-    settings = prepare(layout, installation, b"gateway CA")
+    settings = outside_settings(layout, installation, b"gateway CA")
     written = msgspec.json.decode(layout.kubeconfig(CONTROL).read_bytes())
     return layout, written, settings, installation.token
 
@@ -52,7 +52,7 @@ def prepared(directory: Path, user: dict[str, Any]) -> tuple[Layout, dict[str, A
         {**CERTIFICATE, "exec": EXEC},
     ],
 )
-def test_what_is_shown_in_a_header_stays_the_users_own(user: dict[str, Any], tmp_path: Path) -> None:
+def test_header_credentials_stay_those_of_the_user(user: dict[str, Any], tmp_path: Path) -> None:
     if "tokenFile" in user:
         (tmp_path / "t").write_text("mine")
         user = {"tokenFile": str(tmp_path / "t")}

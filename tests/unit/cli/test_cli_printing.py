@@ -29,7 +29,7 @@ def test_yaml_reads_back_as_the_same_value() -> None:
     assert "text: |\n" in text
 
 
-def test_yaml_repeats_what_is_shared() -> None:
+def test_yaml_has_no_aliases() -> None:
     shared = {"x": 1}
     assert "&" not in as_yaml({"a": shared, "b": shared})
 

@@ -42,7 +42,7 @@ def test_kinds_are_listed_with_their_operations() -> None:
 
 
 @pytest.mark.parametrize("name", ["CloneSet", "cloneset.apps.kruise.io", "apps.kruise.io/v1alpha1/CloneSet"])
-def test_what_is_shown_is_a_customization_to_copy(name: str, tmp_path: Path) -> None:
+def test_shown_script_is_a_valid_customization(name: str, tmp_path: Path) -> None:
     code, shown = command("--show", name)
     assert code == 0
     copy = tmp_path / "copy.yaml"
@@ -79,7 +79,7 @@ def test_without_files_all_shipped_scripts_are_checked() -> None:
     assert "ERROR" not in shown
 
 
-def test_an_operation_that_is_not_shipped_says_what_to_do(cloneset: str, tmp_path: Path) -> None:
+def test_operation_without_bundled_script_names_the_remedy(cloneset: str, tmp_path: Path) -> None:
     code, shown = command("--operation", "Retain", "--desired-file", cloneset, "--observed-file", cloneset)
     assert code == 1
     assert "no customization defines Retain for apps.kruise.io/v1alpha1 CloneSet; name files that do with -f" in shown

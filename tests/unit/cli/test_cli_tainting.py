@@ -29,7 +29,7 @@ def test_taints_are_read_in_every_form() -> None:
         (["a=1:NoSchedule", "a-"], "both"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason(specs: list[str], word: str) -> None:
+def test_malformed_taint_is_refused_with_its_reason(specs: list[str], word: str) -> None:
     with pytest.raises(Failed, match=word):
         parse(specs)
 
@@ -73,7 +73,7 @@ def test_removal_with_and_without_effect() -> None:
     assert changed(present, parse(["b-", "c:NoSchedule"]), overwrite=False, now=NOW)[1] == "modified"
 
 
-def test_removing_what_is_not_there_is_an_error() -> None:
+def test_removing_a_missing_taint_is_an_error() -> None:
     with pytest.raises(Failed, match="not found"):
         changed([{"key": "a", "effect": "NoSchedule"}], parse(["a:NoExecute-"]), overwrite=False, now=NOW)
 

@@ -87,7 +87,7 @@ def test_directories_of_other_users_are_not_used(place: Path, monkeypatch: pytes
     assert find_directory() == DEFAULT_DIRECTORY
 
 
-def test_absence_says_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_installation_names_searched_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", "/cloud.yaml")
     assert absence(Path("/gone")) == "no installation in /gone"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.cli.supervision.deaths import LONGEST_PAUSE, STABLE_SECONDS, Deaths, ended
 from services.cli.supervision.liveness import Life, Limits, begun, given_up, heard, judged, passed
+from services.cli.supervision.supervised_process import LONGEST_PAUSE, STABLE_SECONDS, Deaths, ended
 
 LIMITS = Limits(start=10.0, silence=5.0)
 
@@ -15,32 +15,32 @@ def after(life: Life, seconds: int, *, counts: bool = True) -> Life:
     return life
 
 
-def test_one_that_never_answers_is_given_up_after_the_time_for_a_start() -> None:
+def test_process_that_never_answers_is_given_up() -> None:
     life = begun(Life(), 100.0)
     assert judged(after(life, 10), LIMITS) == ""
     assert judged(after(life, 11), LIMITS) == "never answered"
 
 
-def test_the_time_for_a_start_doubles_each_time_it_was_too_short() -> None:
+def test_start_limit_doubles_after_each_failed_start() -> None:
     life = begun(given_up(after(begun(Life(), 0.0), 11)), 11.0)
     assert judged(after(life, 20), LIMITS) == ""
     assert judged(after(life, 21), LIMITS) == "never answered"
     assert judged(after(begun(heard(life, 12.0), 30.0), 11), LIMITS) == "never answered"
 
 
-def test_one_that_answered_is_given_up_when_it_falls_silent_and_an_answer_starts_the_time_again() -> None:
+def test_silent_process_is_given_up_unless_it_answers_again() -> None:
     life = heard(begun(Life(), 0.0), 1.0)
     assert judged(after(life, 5), LIMITS) == ""
     assert judged(after(life, 6), LIMITS) == "fell silent"
     assert judged(after(heard(after(life, 5), 6.0), 5), LIMITS) == ""
 
 
-def test_the_time_in_which_the_supervisor_itself_stood_still_does_not_count() -> None:
+def test_pause_of_the_supervisor_does_not_count() -> None:
     life = heard(begun(Life(), 0.0), 1.0)
     assert judged(passed(life, 3601.0, counts=True), LIMITS) == ""
 
 
-def test_the_time_in_which_something_is_missing_that_the_process_needs_does_not_count() -> None:
+def test_time_without_a_dependency_does_not_count() -> None:
     assert judged(after(begun(Life(), 0.0), 100, counts=False), LIMITS) == ""
 
 
@@ -50,7 +50,7 @@ def test_without_a_limit_nothing_is_given_up() -> None:
     assert judged(after(heard(begun(Life(), 0.0), 1.0), 1000), limits) == ""
 
 
-def test_a_loop_of_ends_is_told_once_with_growing_pauses_and_so_is_its_end() -> None:
+def test_crash_loop_is_reported_once_with_growing_backoff() -> None:
     deaths, said, pauses = Deaths(), [], []
     for second in range(8):
         deaths.begin(float(second))

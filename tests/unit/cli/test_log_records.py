@@ -40,7 +40,7 @@ def test_whole_records_have_no_gaps() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.data())
-def test_one_changed_byte_is_one_gap_and_everything_else_is_found(data: st.DataObject) -> None:
+def test_changed_byte_damages_one_record_only(data: st.DataObject) -> None:
     """What no checksum covers: the lengths of subject and headers."""
     content = block(1, 2, 3, 4, 5)
     start, second = len(block(1)), record(2)
@@ -69,7 +69,7 @@ def test_several_changed_bytes_cannot_be_mended() -> None:
     assert records.mended(broken, KEY, 60) is None
 
 
-def test_what_a_crash_cut_off_holds_no_message() -> None:
+def test_record_cut_off_by_a_crash_holds_no_message() -> None:
     content = block(1, 2) + record(3)[:20]
     (gap,) = [piece for piece in records.walk(content, KEY, last=True) if isinstance(piece, Gap)]
     assert gap.torn

@@ -8,17 +8,18 @@ import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.events.binding import BindingReleased
+from schemas.topology import FACTS, OBSERVED
 from services._rules.history.facet_states import standing
-from services._rules.history.timeline import FACTS, OBSERVED, Fact, timeline
+from services._rules.history.timeline import Fact, timeline
 from services.cli.common.moments import moment, stamp
 from services.cli.common.running import Failed
-from services.cli.queries.object_states import document, text
+from services.cli.queries.object_history import state_document, state_text
 from tests.integration.gateway.story import NGINX, observed, placed, rendered, requested, rolled_up
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC).timestamp()
 
 
-def fact(event, seq, time, stream=FACTS):
+def fact(event, seq, time, stream=FACTS.name):
     return Fact(seq, time, subject_of(event), encode(event), stream)
 
 
@@ -38,14 +39,14 @@ def test_moments(written, expected):
 
 
 @pytest.mark.parametrize("written", ["yesterday", "", "10", "10x", "2026-13-01T00:00:00Z", "1d2x", "1d-2h"])
-def test_what_is_no_moment_is_refused_with_an_example(written):
+def test_malformed_time_is_refused_with_an_example(written):
     with pytest.raises(Failed, match=r"--at .* is no time; write for example 2026-"):
         moment(written, "--at", NOW)
 
 
 def test_a_state_is_the_last_event_of_every_facet_causes_first():
     facts = [
-        fact(observed("member1"), 3, 13.0, OBSERVED),
+        fact(observed("member1"), 3, 13.0, OBSERVED.name),
         fact(rolled_up("member1"), 6, 14.0),
         fact(rendered("member1"), 5, 12.0),
         fact(placed(member1=2), 4, 11.5),
@@ -58,10 +59,10 @@ def test_a_state_is_the_last_event_of_every_facet_causes_first():
     assert [(facet.position, facet.events) for facet in facets] == [(2, 1), (4, 2), (5, 1), (6, 1), (3, 1)]
     assert "member1=2" in facets[1].summary
     assert not any(facet.closed for facet in facets)
-    shown = text(NGINX, 13.5, facets, timeline(facts))
+    shown = state_text(NGINX, 13.5, facets, timeline(facts))
     assert shown.startswith(f"{NGINX} at 1970-01-01T00:00:13.500Z\n\nFACET")
     assert "work member1" in shown
-    whole = document(NGINX, 13.5, facets, timeline(facts))
+    whole = state_document(NGINX, 13.5, facets, timeline(facts))
     assert whole["facets"][1]["data"]["clusters"] == [{"name": "member1", "replicas": 2}]
     assert len(whole["entries"]) == 6
 

@@ -36,14 +36,14 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def test_what_was_written_is_read(place: Path, sealed: bytes) -> None:
+def test_sealed_file_opens_with_its_passphrase(place: Path, sealed: bytes) -> None:
     place.write_bytes(sealed)
     assert is_sealed(place)
     assert opened(place) == CONTENT
     assert CONTENT[:64] not in sealed
 
 
-def test_another_passphrase_is_told_from_damage(place: Path, sealed: bytes) -> None:
+def test_wrong_passphrase_differs_from_damage(place: Path, sealed: bytes) -> None:
     place.write_bytes(sealed)
     with pytest.raises(Failed, match="does not open with this passphrase; nothing was changed"):
         opened(place, b"wrong horse")
@@ -58,7 +58,7 @@ def test_a_flipped_bit_is_found(place: Path, sealed: bytes, where: float) -> Non
         opened(place)
 
 
-def test_a_piece_that_is_missing_moved_or_behind_the_end_is_found(place: Path, sealed: bytes) -> None:
+def test_missing_or_moved_piece_is_found(place: Path, sealed: bytes) -> None:
     begin = sealed.index(b"\n", len(MAGIC)) + 1
     pieces, at = [], begin
     while at < len(sealed):

@@ -29,14 +29,14 @@ def said(event: str, reason: str) -> str:
         (said("stopped", "stream FACTS, messages 1, 2 are unreadable"), "stream FACTS, messages 1, 2 are unreadable"),
     ],
 )
-def test_only_what_no_attempt_mends_is_a_reason(tmp_path: Path, lines: str, expected: str) -> None:
+def test_only_permanent_failures_are_a_reason(tmp_path: Path, lines: str, expected: str) -> None:
     file = tmp_path / "control.log"
     reasons = Reasons(file)
     file.write_text(lines)
     assert reasons.permanent() == expected
 
 
-def test_what_was_written_by_an_earlier_start_is_no_reason(tmp_path: Path) -> None:
+def test_output_of_an_earlier_start_is_no_reason(tmp_path: Path) -> None:
     file = tmp_path / "control.log"
     file.write_text(said("cannot start", UNREADABLE))
     assert Reasons(file).permanent() == ""
@@ -63,7 +63,7 @@ async def test_waiting_for_an_api_server_ends_with_its_reason(tmp_path: Path) ->
         ('{"event":"stopped"}\n', "stopped"),
     ],
 )
-def test_the_last_line_is_what_the_program_said(tmp_path: Path, lines: str, expected: str) -> None:
+def test_last_line_of_the_log_is_the_reason(tmp_path: Path, lines: str, expected: str) -> None:
     file = tmp_path / "executor.log"
     file.write_text("fleetlog: of an earlier start\n")
     reasons = Reasons(file)

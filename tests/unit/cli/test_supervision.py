@@ -9,25 +9,26 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from services.cli.common.layout import Layout, new_installation
+from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
-from services.cli.installation.installation_plan import Refused
-from services.cli.installation.processes import Rank, Supervisor
+from services.cli.installation.processes import Supervisor
 from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import AlreadyRunning, Lock
-from services.cli.supervision.process_identity import Running, current, runs, start_of
-from services.cli.supervision.process_table import Entry, Roll
+from services.cli.supervision.process_identity import Entry, Roll, Running, current, runs, start_of
 from services.cli.supervision.stop_command import stop_installation
+from services.cli.supervision.supervised_process import Rank
 from tests.e2e.fleet import until
+from tests.natsserver import free_port
 from tests.support.standing import stand_still
+from tests.support.supervised import empty_installation, supervised
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,9 +36,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """An installation that nothing runs of."""
-    made = Layout(tmp_path / "installation")
-    made.save(new_installation([]))
-    return made
+    return empty_installation(tmp_path / "installation")
 
 
 @pytest.fixture
@@ -52,12 +51,6 @@ def recorded(process: subprocess.Popen[bytes], name: str = "sleeper", rank: int 
     return Entry(name=name, rank=rank, running=Running(process.pid, start_of(process.pid)))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subprocess.Popen[str]]:
     """A process of its own that holds the lock and supervises what `body` adds to `supervisor`."""
@@ -66,8 +59,9 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
     from pathlib import Path
     from services.cli.common.layout import Layout
     from services.cli.supervision.lock import Lock
-    from services.cli.installation.processes import Rank, Supervisor
-    from services.cli.supervision import parent
+    from services.cli.installation.processes import Supervisor
+    from services.cli.supervision.supervised_process import Rank
+    from services.cli.supervision import child
     {before}
     layout = Layout(Path({str(layout.directory)!r}))
     with Lock(layout.lock):
@@ -90,13 +84,30 @@ def supervising(layout: Layout, body: str, before: str = "") -> Iterator[subproc
             process.kill()
 
 
+def until_supervised(supervisor: Supervisor, what: str, look: Callable[[], object]) -> None:
+    """Supervise until something holds."""
+
+    def holds() -> object:
+        supervisor.wait(0.1)
+        supervisor.tick()
+        return look()
+
+    until(what, holds)
+
+
+def until_started_again(supervisor: Supervisor, layout: Layout, name: str) -> None:
+    """Supervise until a service has another process."""
+    first = layout.pid(name).read_text()
+    until_supervised(supervisor, "another process", lambda: layout.pid(name).read_text() != first)
+
+
 TWO = (
     "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {});"
     "supervisor.add_command('program', Rank.LOG, ['sleep', '600'])"
 )
 
 
-def test_children_and_programs_end_with_a_supervisor_that_was_killed(layout: Layout) -> None:
+def test_processes_end_with_a_killed_supervisor(layout: Layout) -> None:
     with supervising(layout, TWO) as process:
         left = Roll(layout.roll).left()
         assert [entry.name for entry in left] == ["service", "program"]
@@ -105,16 +116,16 @@ def test_children_and_programs_end_with_a_supervisor_that_was_killed(layout: Lay
         until("everything has ended", lambda: not Roll(layout.roll).left())
 
 
-def test_where_the_kernel_tells_nothing_a_pipe_tells_children_of_the_end(layout: Layout) -> None:
+def test_children_end_by_a_pipe_without_help_of_the_kernel(layout: Layout) -> None:
     body = "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {})"
-    with supervising(layout, body, "parent._prctl = lambda: None") as process:
+    with supervising(layout, body, "child._prctl = lambda: None") as process:
         assert len(Roll(layout.roll).left()) == 1
         process.kill()
         process.wait()
         until("it has ended", lambda: not Roll(layout.roll).left())
 
 
-def test_the_lock_goes_with_its_holder_although_children_of_it_live(layout: Layout) -> None:
+def test_lock_is_released_while_children_of_its_holder_run(layout: Layout) -> None:
     with supervising(layout, TWO) as process:
         with (
             pytest.raises(AlreadyRunning, match=f"process {process.pid}, since 20.*fleetlog stop --dir"),
@@ -138,7 +149,7 @@ def test_the_lock_goes_with_its_holder_although_children_of_it_live(layout: Layo
         assert stop_installation(layout, 60.0, said.append).startswith("no installation runs in")
 
 
-def test_a_running_installation_is_stopped_through_its_supervisor(layout: Layout) -> None:
+def test_running_installation_is_stopped_by_its_supervisor(layout: Layout) -> None:
     with supervising(layout, TWO) as process:
         said: list[str] = []
         assert (
@@ -150,7 +161,7 @@ def test_a_running_installation_is_stopped_through_its_supervisor(layout: Layout
         assert not layout.roll.exists()
 
 
-def test_a_supervisor_that_does_not_stop_is_killed_and_what_it_leaves_is_stopped(layout: Layout) -> None:
+def test_supervisor_that_does_not_stop_is_killed(layout: Layout) -> None:
     with supervising(
         layout, TWO + "; supervisor._asked = None; import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     ) as process:
@@ -162,13 +173,13 @@ def test_a_supervisor_that_does_not_stop_is_killed_and_what_it_leaves_is_stopped
         assert Roll(layout.roll).left() == []
 
 
-def test_a_process_that_got_a_recorded_id_later_is_left_alone(layout: Layout, sleeper: subprocess.Popen[bytes]) -> None:
+def test_process_with_a_reused_pid_is_left_alone(layout: Layout, sleeper: subprocess.Popen[bytes]) -> None:
     Roll(layout.roll).write([Entry(name="old", rank=0, running=Running(sleeper.pid, "another start"))])
     assert stop_installation(layout, 60.0, lambda _: None).startswith("no installation runs")
     assert sleeper.poll() is None
 
 
-def test_what_is_left_over_is_stopped_by_rank(layout: Layout, tmp_path: Path) -> None:
+def test_leftover_processes_are_stopped_by_rank(layout: Layout, tmp_path: Path) -> None:
     told = tmp_path / "order"
     program = (
         "import signal, sys, time\n"
@@ -191,7 +202,7 @@ def test_what_is_left_over_is_stopped_by_rank(layout: Layout, tmp_path: Path) ->
         process.communicate()
 
 
-def test_another_command_that_works_on_the_directory_is_named_and_not_ended(layout: Layout) -> None:
+def test_other_command_with_the_lock_is_named(layout: Layout) -> None:
     with Lock(layout.lock, "fleetlog log repair"):
         for attempt in (Lock(layout.lock).__enter__, lambda: stop_installation(layout, 1.0, lambda _: None)):
             with pytest.raises(
@@ -200,41 +211,29 @@ def test_another_command_that_works_on_the_directory_is_named_and_not_ended(layo
                 attempt()
 
 
-def test_there_is_nothing_to_stop_in_a_directory_without_an_installation(tmp_path: Path) -> None:
+def test_stop_without_an_installation_fails(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"no installation in .*--dir"):
         stop_installation(Layout(tmp_path), 1.0, lambda _: None)
 
 
-def test_a_zombie_does_not_run() -> None:
+def test_zombie_counts_as_ended() -> None:
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert start_of(process.pid) == ""
     assert runs(current())
 
 
-@pytest.mark.parametrize("answers", ["nobody", "silent", "tls"])
-def test_a_child_that_is_of_no_use_is_told_with_its_log_and_started_again(
+@pytest.mark.parametrize("answers", ["never", "silent", "tls"])
+def test_service_that_never_answers_is_restarted(
     answers: str, layout: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits = Limits(start=0.5, silence=0.5)
-    supervisor = Supervisor(layout, limits)
-    with socket.socket() as silent:
+    with socket.socket() as silent, supervised(layout, Limits(start=0.5, silence=0.5)) as supervisor:
         silent.bind(("127.0.0.1", 0))
-        if answers != "nobody":
+        if answers != "never":
             silent.listen()
         address = Address(silent.getsockname()[1], tls=answers == "tls")
-        try:
-            supervisor.add_service("hanging", Rank.SERVICE, "tests.support.sleeping", {}, answers=[address])
-            first = int(layout.pid("hanging").read_text())
-
-            def another() -> bool:
-                supervisor.wait(0.1)
-                supervisor.tick()
-                return int(layout.pid("hanging").read_text()) != first
-
-            until("another process", another)
-        finally:
-            supervisor.stop()
+        supervisor.add_service("hanging", Rank.SERVICE, "tests.support.sleeping", {}, answers=[address])
+        until_started_again(supervisor, layout, "hanging")
     said = capsys.readouterr().err
     port = address.port
     assert f"hanging is given up: it never answered at port {port} for 0.5 s; it is started again; its log: " in said
@@ -243,51 +242,29 @@ def test_a_child_that_is_of_no_use_is_told_with_its_log_and_started_again(
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_child_that_falls_silent_is_told_and_started_again(
+def test_service_that_falls_silent_is_restarted(
     tls: bool, layout: Layout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    supervisor = Supervisor(layout, Limits(start=60.0, silence=0.5))
     environment = {"ANSWERING_PORT": str(free_port()), "ANSWERING_TLS": str(tmp_path) if tls else ""}
     address = Address(int(environment["ANSWERING_PORT"]), tls=tls)
-    try:
+    with supervised(layout, Limits(start=60.0, silence=0.5)) as supervisor:
         supervisor.add_service("falling", Rank.SERVICE, "tests.support.answering_once", environment, answers=[address])
-        first = int(layout.pid("falling").read_text())
-
-        def another() -> bool:
-            supervisor.wait(0.1)
-            supervisor.tick()
-            return int(layout.pid("falling").read_text()) != first
-
-        until("another process", another)
-    finally:
-        supervisor.stop()
+        until_started_again(supervisor, layout, "falling")
     assert f"falling is given up: it fell silent at port {address.port} for 0.5 s" in capsys.readouterr().err
 
 
-def test_a_child_that_ends_at_once_again_and_again_is_told_once(
-    layout: Layout, capsys: pytest.CaptureFixture[str]
-) -> None:
-    supervisor = Supervisor(layout)
-    try:
-        supervisor.add_command("failing", Rank.SERVICE, ["sh", "-c", f"echo x >> {layout.directory}/starts; exit 7"])
-
-        def started() -> int:
-            supervisor.wait(0.1)
-            supervisor.tick()
-            path = layout.directory / "starts"
-            return path.read_text().count("x") > 5 if path.exists() else False
-
-        until("five more starts", started)
-    finally:
-        supervisor.stop()
+def test_crash_loop_is_reported_once(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    starts = layout.directory / "starts"
+    with supervised(layout) as supervisor:
+        supervisor.add_command("failing", Rank.SERVICE, ["sh", "-c", f"echo x >> {starts}; exit 7"])
+        until_supervised(supervisor, "five more starts", lambda: starts.exists() and starts.read_text().count("x") > 5)
     said = [line for line in capsys.readouterr().err.splitlines() if "failing" in line]
     assert len(said) == 3
     assert "died 3 times in a row right after its start (last: exit code 7)" in said[2]
     assert str(layout.log("failing")) in said[2]
 
 
-def test_a_task_is_done_when_it_ends_with_success(layout: Layout) -> None:
-    supervisor = Supervisor(layout)
+def test_task_is_repeated_until_it_succeeds(layout: Layout) -> None:
     tries = layout.directory / "tries"
 
     def body() -> int:
@@ -295,19 +272,11 @@ def test_a_task_is_done_when_it_ends_with_success(layout: Layout) -> None:
             file.write("x")
         return 0 if tries.stat().st_size == 3 else 1
 
-    try:
+    with supervised(layout) as supervisor:
         supervisor.add_task("task", body)
-
-        def done() -> bool:
-            supervisor.wait(0.1)
-            supervisor.tick()
-            return supervisor.names == []
-
-        until("the task is done", done)
+        until_supervised(supervisor, "the task is done", lambda: supervisor.names == [])
         assert tries.read_text() == "xxx"
         assert json.loads(layout.roll.read_bytes()) == []
-    finally:
-        supervisor.stop()
 
 
 def test_limits_are_seconds() -> None:
@@ -315,5 +284,5 @@ def test_limits_are_seconds() -> None:
         start=5.0, silence=0.0
     )
     for text in ("soon", "-1", "nan", "inf"):
-        with pytest.raises(Refused, match="FLEETLOG_UP_START_SECONDS"):
+        with pytest.raises(Failed, match="FLEETLOG_UP_START_SECONDS"):
             limits_of({"FLEETLOG_UP_START_SECONDS": text})

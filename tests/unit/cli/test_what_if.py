@@ -11,12 +11,13 @@ import pytest
 from schemas.codec import Known, encode, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
+from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.log.stream_port import NewMessage
 from services.cli.common.running import Failed
+from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import Fact, replayed
 from services.cli.queries.simulate import document, outcomes, scaled, text, world_of
-from services.cli.queries.what_if import Suppositions
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
 from tests.support.harness import place
@@ -45,15 +46,17 @@ async def log_of(*events: Known) -> MemoryLog:
     return log
 
 
-async def after(log: MemoryLog, **supposed: Any) -> dict[str, dict[str, int]]:
-    moved = outcomes(await world_of(log), Suppositions(**supposed), NOW + 60)
+async def after(
+    log: MemoryLog, scale: dict[ObjectKey, int] | None = None, **supposed: Any
+) -> dict[str, dict[str, int]]:
+    moved = outcomes(await world_of(log), Suppositions(**supposed), scale or {}, NOW + 60)
     return {item.key.name: item.given for item in moved}
 
 
 FLEET = (cluster("m1"), cluster("m2"), cluster("m3", labels={"tier": "gold"}))
 
 
-async def test_a_lost_or_drained_cluster_leaves_its_replicas_to_the_others_and_the_log_is_untouched() -> None:
+async def test_lost_or_drained_cluster_gives_its_replicas_away() -> None:
     log = await log_of(*FLEET, binding(4))
     before = await log.identity()
     assert await after(log, lose=("m1",)) == {"nginx": {"m2": 4}}
@@ -61,7 +64,7 @@ async def test_a_lost_or_drained_cluster_leaves_its_replicas_to_the_others_and_t
     assert await log.identity() == before
 
 
-async def test_what_tolerates_everything_is_not_drained() -> None:
+async def test_object_that_tolerates_everything_is_not_drained() -> None:
     log = await log_of(*FLEET, binding(4, {**STATIC, "clusterTolerations": [{"operator": "Exists"}]}))
     assert await after(log, drain=("m2",)) == {}
 
@@ -72,7 +75,7 @@ async def test_supposing_nothing_moves_nothing() -> None:
     assert text([]) == "Everything stays where it is.\n"
 
 
-async def test_scaling_and_another_placement_are_told_with_sums(tmp_path: Path) -> None:
+async def test_scaling_and_new_placement_are_summed(tmp_path: Path) -> None:
     log = await log_of(*FLEET, binding(4))
     assert await after(log, scale={KEY: 10}) == {"nginx": {"m1": 5, "m2": 5}}
     policy = tmp_path / "policy.yaml"
@@ -83,17 +86,17 @@ async def test_scaling_and_another_placement_are_told_with_sums(tmp_path: Path) 
         "spec": {"placement": {**STATIC, "clusterAffinity": {"clusterNames": ["m2"]}}},
     }
     policy.write_bytes(msgspec.json.encode(manifest))
-    moved = outcomes(await world_of(log), Suppositions(policy=policy), NOW)
+    moved = outcomes(await world_of(log), Suppositions(policy=policy), {}, NOW)
     assert [item.given for item in moved] == [{"m2": 4}]
     assert document(moved)["clusters"] == {"m1": {"before": 2, "after": 0}, "m2": {"before": 2, "after": 4}}
     assert "-m1 -2, m2 +2" in text(moved)
 
 
-async def test_labels_taints_and_room_count_as_supposed() -> None:
+async def test_supposed_labels_taints_and_capacity_count() -> None:
     gold = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
     log = await log_of(*FLEET, binding(3, gold))
     assert await after(log, label=("m1:tier=gold",)) == {"nginx": {"m1": 3, "m3": 3}}
-    moved = outcomes(await world_of(log), Suppositions(label=("m3:tier-",)), NOW)
+    moved = outcomes(await world_of(log), Suppositions(label=("m3:tier-",)), {}, NOW)
     assert [item.fails for item in moved] == [True]
     assert await after(log, taint=("m3:gpu=only:NoSchedule",)) == {}
     assert await after(log, label=("m1:tier=gold",), taint=("m3:gpu=only:NoExecute",)) == {"nginx": {"m1": 3}}
@@ -113,7 +116,7 @@ async def test_a_supposed_capacity_bounds_what_is_placed() -> None:
     roomy = msgspec.structs.replace(FLEET[0], manifest=msgspec.Raw(msgspec.json.encode(manifest)))
     log = await log_of(roomy, binding(4, dynamic))
     assert await after(log, scale={KEY: 40}) == {"nginx": {"m1": 40}}
-    moved = outcomes(await world_of(log), Suppositions(capacity=("m1:pods=5",), scale={KEY: 40}), NOW)
+    moved = outcomes(await world_of(log), Suppositions(capacity=("m1:pods=5",)), {KEY: 40}, NOW)
     assert [(item.fails, item.given) for item in moved] == [(True, {"m1": 4})]
     assert "not enough" in moved[0].after
 
@@ -130,7 +133,7 @@ async def test_a_supposed_capacity_bounds_what_is_placed() -> None:
         ({"scale": {msgspec.structs.replace(KEY, name="other"): 1}}, "no policy has claimed"),
     ],
 )
-async def test_what_cannot_be_supposed_is_refused_with_its_option(supposed: dict[str, Any], told: str) -> None:
+async def test_invalid_supposition_is_refused_with_its_option(supposed: dict[str, Any], told: str) -> None:
     log = await log_of(*FLEET, binding(4))
     with pytest.raises(Failed, match=told):
         await after(log, **supposed)
@@ -139,7 +142,7 @@ async def test_what_cannot_be_supposed_is_refused_with_its_option(supposed: dict
 @pytest.mark.parametrize(
     "written", ["deploy/nginx", "deploy/nginx=", "deploy/nginx=-1", "nginx=3", "deploy/nginx=99999999999"]
 )
-def test_what_is_no_scaling_is_refused(written: str) -> None:
+def test_malformed_scaling_is_refused(written: str) -> None:
     with pytest.raises(Failed):
         scaled(written)
 
@@ -148,12 +151,12 @@ def test_a_scaling_names_kind_name_and_replicas() -> None:
     assert scaled("deploy/nginx=10") == ("deploy", "nginx", 10)
 
 
-def test_a_replay_of_what_this_version_decided_shows_no_difference() -> None:
+def test_replay_of_own_decisions_shows_no_difference() -> None:
     result = replayed(recorded(*FLEET, binding(4)))
     assert (result.decisions, result.skipped, result.differences) == (1, 0, [])
 
 
-def test_a_replay_shows_a_decision_that_comes_out_otherwise_and_why() -> None:
+def test_replay_explains_a_different_decision() -> None:
     *facts, last = recorded(*FLEET, binding(4))
     assert isinstance(last.event, PlacementDecided)
     wrong = msgspec.structs.replace(last.event, clusters=(TargetCluster("m1", 4),))
@@ -162,7 +165,7 @@ def test_a_replay_shows_a_decision_that_comes_out_otherwise_and_why() -> None:
     assert "static weights" in "".join(result.differences[0].why)
 
 
-def test_a_replay_shows_a_failure_that_is_none_any_more() -> None:
+def test_replay_shows_a_failure_that_is_resolved() -> None:
     *facts, last = recorded(*FLEET, binding(4))
     failed = PlacementFailed(
         key=KEY, uid="u1", reason="NoClusterFit", message="none", failed_at=NOW, provenance=last.event.provenance
@@ -171,6 +174,6 @@ def test_a_replay_shows_a_failure_that_is_none_any_more() -> None:
     assert [item.recorded for item in result.differences] == ["NoClusterFit: none"]
 
 
-def test_decisions_on_facts_that_are_not_in_the_file_are_left_out_and_counted() -> None:
+def test_replay_skips_decisions_without_their_facts() -> None:
     facts = [fact for fact in recorded(*FLEET, binding(4)) if not fact.subject.startswith("binding.")]
     assert (replayed(facts).decisions, replayed(facts).skipped) == (0, 1)

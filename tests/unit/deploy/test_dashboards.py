@@ -22,7 +22,7 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_files_are_what_the_generator_writes(generator: ModuleType) -> None:
+def test_committed_files_match_the_generator(generator: ModuleType) -> None:
     present = {path.name: path.read_text() for path in DASHBOARDS.glob("*.json")}
     assert present == generator.documents(), "run: python k8s/dashboards/generate.py"
 

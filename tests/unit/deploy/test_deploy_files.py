@@ -53,7 +53,7 @@ def _settings(service: str) -> type[Settings]:
     return kind
 
 
-def test_the_files_are_what_the_generator_writes() -> None:
+def test_committed_files_match_the_generator() -> None:
     for path, text in generate.documents().items():
         assert (ROOT / path).read_text() == text, f"{path}: run python -m k8s.generate"
 
@@ -74,7 +74,7 @@ def test_a_service_has_all_that_belongs_to_it_in_kubernetes(service: str) -> Non
     assert f"{dns(service)}.yaml" in yaml.safe_load((ROOT / "k8s/base/kustomization.yaml").read_text())["resources"]
 
 
-def test_compose_has_every_service_and_nothing_that_nobody_knows() -> None:
+def test_compose_has_every_service_and_known_settings() -> None:
     assert set(COMPOSE) == INFRASTRUCTURE | {dns(service) for service in SERVICES}
     for name, entry in COMPOSE.items():
         assert set(entry.get("depends_on", {})) <= set(COMPOSE), name
@@ -93,7 +93,7 @@ def test_a_service_understands_the_settings_it_is_given(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_the_files_of_a_service_are_mounted_where_its_settings_look(service: str) -> None:
+def test_files_of_a_service_are_mounted_at_their_settings(service: str) -> None:
     entry = COMPOSE[dns(service)]
     mounted = {volume.split(":")[1] for volume in entry["volumes"]}
     wanted = {value for value in entry["environment"].values() if value.startswith(RUN)}
@@ -124,7 +124,7 @@ def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
             assert (made / inside).exists(), source
 
 
-def test_only_services_that_use_the_control_plane_get_rights_there() -> None:
+def test_only_users_of_the_control_plane_get_rights() -> None:
     fields = {service: {field.name for field in msgspec.structs.fields(_settings(service))} for service in SERVICES}
     assert {service for service in SERVICES if "control_kubeconfig" in fields[service]} == set(WITH_CONTROL)
     assert set(RULES) == set(WITH_CONTROL)
@@ -137,7 +137,7 @@ def test_only_services_that_use_the_control_plane_get_rights_there() -> None:
                 assert (manifest["kind"], rule["verbs"]) == ("Role", ["get", "list", "watch"])
 
 
-def test_the_key_of_secrets_is_mounted_by_those_that_read_them_and_by_nobody_else(made: Path, tmp_path: Path) -> None:
+def test_key_of_secrets_is_mounted_by_its_readers_only(made: Path, tmp_path: Path) -> None:
     variable = "FLEETLOG_SECRETS_KEY_FILE"
     readers = {
         service
@@ -208,7 +208,7 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
         assert done.returncode == 0, done.stderr
 
 
-def test_what_the_servers_of_the_log_tell_of_themselves_is_for_their_own_container_only() -> None:
+def test_monitoring_port_of_the_log_server_is_local() -> None:
     documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
     by_kind = {document["kind"]: document for document in documents}
     config = by_kind["ConfigMap"]["data"]["nats.conf"]
@@ -238,7 +238,7 @@ def test_alerts_ask_for_metrics_that_are_documented() -> None:
     assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
 
 
-def test_the_bounds_of_the_streams_fit_into_the_volume_of_a_server() -> None:
+def test_bounds_of_the_streams_fit_into_the_volume() -> None:
     documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
     by_kind = {document["kind"]: document for document in documents}
     (claim,) = by_kind["StatefulSet"]["spec"]["volumeClaimTemplates"]
@@ -249,7 +249,7 @@ def test_the_bounds_of_the_streams_fit_into_the_volume_of_a_server() -> None:
     assert sum(stream.max_bytes for stream in STREAMS) <= store < 0.9 * volume
 
 
-def test_the_server_of_the_log_collects_garbage_before_its_container_is_killed() -> None:
+def test_memory_limit_of_the_log_server_is_below_its_container() -> None:
     documents = yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
     (pods,) = (document["spec"]["template"]["spec"] for document in documents if document["kind"] == "StatefulSet")
     (server,) = pods["containers"]
@@ -258,7 +258,7 @@ def test_the_server_of_the_log_collects_garbage_before_its_container_is_killed()
     assert 0.7 < mebibytes / (allowed * 1024) < 0.9
 
 
-def test_the_agent_of_a_pull_member_finds_what_its_settings_name(made: Path) -> None:
+def test_agent_of_a_pull_member_finds_its_files(made: Path) -> None:
     entry = COMPOSE["agent"]
     settings = load(AgentSettings, {name: _filled(value) for name, value in entry["environment"].items()})
     assert settings.agent_cluster == "member"
@@ -274,7 +274,7 @@ def test_the_agent_of_a_pull_member_finds_what_its_settings_name(made: Path) -> 
     assert not any("secrets" in volume for volume in entry["volumes"])
 
 
-async def test_a_server_lets_in_the_agents_that_have_a_key_and_no_others(tmp_path: Path) -> None:
+async def test_server_admits_agents_with_a_key_only(tmp_path: Path) -> None:
     binary = find_binary()
     if binary is None:
         pytest.skip("no nats-server here")
@@ -289,7 +289,8 @@ async def test_a_server_lets_in_the_agents_that_have_a_key_and_no_others(tmp_pat
         certificates.shut_out(directory, ["one"])
     certificates.admit(directory, [])
     server = ProcessServer(binary, tmp_path)
-    server._config.write_text(f'{server._config.read_text()}\ninclude "deploy/nats/accounts.conf"\n')
+    with (tmp_path / "nats.conf").open("a") as config:
+        config.write('\ninclude "deploy/nats/accounts.conf"\n')
     server.start()
     try:
         password = (directory / "hub.password").read_text()

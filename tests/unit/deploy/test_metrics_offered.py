@@ -28,7 +28,7 @@ def test_karmada_buckets_are_exact_powers() -> None:
     assert 0.512 in exponential(0.001, 2, 15)
 
 
-def test_events_are_timed_from_their_cause_and_unknown_causes_do_not_count() -> None:
+def test_events_without_a_cause_are_not_timed() -> None:
     metrics = KitMetrics("scheduler")
     heard: list[tuple[int, float]] = []
     metrics.on_stored(lambda events, seconds: heard.append((len(events), seconds)))
@@ -40,7 +40,7 @@ def test_events_are_timed_from_their_cause_and_unknown_causes_do_not_count() -> 
     assert _value(metrics.registry, "fleetlog_stage_seconds_bucket", service="scheduler", le="0.002") == 0
 
 
-def test_schedule_attempts_tell_scaling_from_reconciling_and_failures_from_success() -> None:
+def test_schedule_attempts_are_counted_by_type_and_result() -> None:
     metrics = KitMetrics("scheduler")
     scheduler_metrics.register(metrics, SchedulerState(), scheduler_metrics.DecisionCounts(), lambda: 3)
     scaled = PlacementDecided(key=KEY, uid="u", clusters=(), trigger=scheduler_metrics.SCALED)
@@ -64,7 +64,7 @@ def test_schedule_attempts_tell_scaling_from_reconciling_and_failures_from_succe
     assert _value(metrics.registry, "scheduler_pending_bindings", queue="active") == 3
 
 
-def test_the_trigger_of_a_scaling_is_the_one_that_the_ladder_gives() -> None:
+def test_scaling_trigger_is_that_of_the_rules() -> None:
     assert ladder.__file__ is not None
     with open(ladder.__file__, encoding="utf-8") as source:
         assert f'Trigger("ScaleSchedule", "{scheduler_metrics.SCALED}")' in source.read()

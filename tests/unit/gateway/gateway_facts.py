@@ -6,16 +6,23 @@ from schemas.codec import subject_of
 from schemas.events.observed import WorkObserved
 from services.gateway.state import GatewayState, fold
 from services.gateway.views.catalog import Catalog
+from services.gateway.views.view_shapes import GROUP
+
+
+def entries(collection):
+    """The objects of a collection, in order."""
+    return list(collection.bucket(GROUP, collection._resource).entries(""))
 
 
 class Shown:
     """A projection and its catalog; `tell` folds events at the next positions."""
 
-    def __init__(self, tag=7, ring=4096):
+    def __init__(self, *events, tag=7, ring=4096):
         self.state = GatewayState()
         self.catalog = Catalog(tag, ring)
         self.catalog.start(self.state)
         self.now = 1_700_000_100.0
+        self.tell(*events)
 
     def tell(self, *events):
         """Fold events and show what changed; the position of the last."""

@@ -7,9 +7,10 @@ import random
 import pytest
 
 from schemas.keys import ObjectKey
-from services.gateway.views.catalog import Gone
+from services.apiserver.store.store_port import Compacted
+from services.gateway.views.view_shapes import GROUP
 from tests.integration.gateway.story import CREATED, NGINX, observed, placed, released, rendered, requested, withdrawn
-from tests.unit.gateway.gateway_facts import Shown
+from tests.unit.gateway.gateway_facts import Shown, entries
 
 MAKERS = (
     (requested, {}),
@@ -26,20 +27,25 @@ def key_of(index, namespace="default", group="apps", resource="deployments"):
     return ObjectKey(group=group, resource=resource, namespace=namespace, name=f"n{index}")
 
 
-def replay(changes, held):
+def replay(events, held):
     """What a client holds after a watch."""
     held = dict(held)
-    for change in changes:
-        if change.after is None:
-            del held[change.before.name]
+    for event in events:
+        name = event.entry.key
+        if event.deleted:
+            del held[name]
         else:
-            assert (change.before is None) == (change.after.name not in held)
-            held[change.after.name] = change.after.version
+            assert (event.prev is None) == (name not in held)
+            held[name] = event.entry.revision
     return held
 
 
+def watch(collection, revision):
+    return collection.watch(GROUP, collection._resource, revision)
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_a_watch_from_any_revision_ends_with_what_a_list_shows(seed):
+async def test_watch_from_any_revision_ends_with_the_list(seed):
     chance = random.Random(seed)
     shown = Shown()
     seen = []
@@ -50,12 +56,11 @@ def test_a_watch_from_any_revision_ends_with_what_a_list_shows(seed):
         event = make(key, uid, **facts) if make in (requested, released, placed) else make("member1", key, uid, **facts)
         shown.tell(event)
         for collection in (shown.catalog.bindings, shown.catalog.works):
-            held = {name: entry.version for name, entry in collection.entries.items()}
+            held = {entry.key: entry.revision for entry in entries(collection)}
             seen.append((collection, collection.revision, held))
     for collection, revision, held in seen:
-        now = {name: entry.version for name, entry in collection.entries.items()}
-        assert replay(collection.since(revision), held) == now
-        assert collection.names == sorted(collection.entries)
+        now = {entry.key: entry.revision for entry in entries(collection)}
+        assert replay(await watch(collection, revision).next(0), held) == now
 
 
 def test_every_change_moves_the_revision_of_a_work_forward():
@@ -68,17 +73,20 @@ def test_every_change_moves_the_revision_of_a_work_forward():
         observed("member1", health="Unhealthy"),
     ):
         shown.tell(event)
-        (entry,) = shown.catalog.works.entries.values()
+        (entry,) = entries(shown.catalog.works)
         versions.append(int(entry.version))
     assert versions == sorted(set(versions))
 
 
-def test_revisions_of_works_belong_to_the_instance_that_gave_them_out():
+def test_revisions_of_works_belong_to_their_instance():
     shown = Shown(tag=7)
     shown.tell(rendered("member1"))
-    revision, ours = shown.catalog.works.parse(int(shown.catalog.works.version()))
-    assert (revision, ours) == (1, True)
-    assert shown.catalog.works.parse(int(Shown(tag=8).catalog.works.version()))[1] is False
+    works, theirs = shown.catalog.works, Shown(tag=8)
+    theirs.tell(rendered("member1"))
+    assert works.own(works.revision) == works.revision
+    assert theirs.catalog.works.own(works.revision) != works.revision
+    with pytest.raises(Compacted):
+        watch(theirs.catalog.works, works.revision)
 
 
 def test_changes_below_the_ring_are_gone():
@@ -86,39 +94,29 @@ def test_changes_below_the_ring_are_gone():
     for generation in range(1, 20):
         shown.tell(requested(generation=generation))
     collection = shown.catalog.bindings
-    assert len(collection.since(collection.floor)) <= 8
-    with pytest.raises(Gone):
-        collection.since(collection.floor - 1)
+    floor = collection.floor(GROUP, collection._resource)
+    assert floor > 0
+    assert watch(collection, floor)
+    with pytest.raises(Compacted):
+        watch(collection, floor - 1)
 
 
 def test_two_kinds_that_want_one_name_take_turns_by_age():
     young, old = key_of(1, group="apps.kruise.io"), key_of(1)
-    shown = Shown()
-    shown.tell(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
-    (entry,) = shown.catalog.bindings.entries.values()
+    shown = Shown(requested(young, "y", created_at=CREATED + 5), requested(old, "o", created_at=CREATED))
+    (entry,) = entries(shown.catalog.bindings)
     assert entry.place.key == old
     shown.tell(requested(young, "y", created_at=CREATED + 5, generation=2))
-    assert [entry.place.key for entry in shown.catalog.bindings.entries.values()] == [old]
+    assert [entry.place.key for entry in entries(shown.catalog.bindings)] == [old]
     shown.tell(released(old, "o"))
-    assert [entry.place.key for entry in shown.catalog.bindings.entries.values()] == [young]
+    assert [entry.place.key for entry in entries(shown.catalog.bindings)] == [young]
     shown.tell(released(young, "y"))
-    assert not shown.catalog.bindings.entries
-
-
-def test_a_selection_by_namespace_is_in_order_and_can_go_on_behind_a_name():
-    shown = Shown()
-    for namespace in ("shop", "default"):
-        shown.tell(*(requested(key_of(i, namespace), f"{namespace}{i}") for i in range(3)))
-    collection = shown.catalog.bindings
-    assert [entry.name[0] for entry in collection.select()] == ["default"] * 3 + ["shop"] * 3
-    names = [entry.name[1] for entry in collection.select("shop", ("shop", "n0-deployment"))]
-    assert names == ["n1-deployment", "n2-deployment"]
+    assert not entries(shown.catalog.bindings)
 
 
 def test_an_entry_under_way_keeps_showing_its_own_state():
-    shown = Shown()
-    shown.tell(requested(generation=1))
-    (before,) = shown.catalog.bindings.entries.values()
+    shown = Shown(requested(generation=1))
+    (before,) = entries(shown.catalog.bindings)
     shown.tell(requested(generation=2), placed(member1=1))
-    assert before.metadata()["generation"] == 1
+    assert before.obj["metadata"]["generation"] == 1
     assert before.place.key == NGINX

@@ -26,7 +26,7 @@ from tests.integration.gateway.story import (
     rolled_up,
     withdrawn,
 )
-from tests.unit.gateway.gateway_facts import Shown
+from tests.unit.gateway.gateway_facts import Shown, entries
 
 SECRET = ObjectKey(group="", resource="secrets", namespace="default", name="keys")
 ROLE = ObjectKey(group="rbac.authorization.k8s.io", resource="clusterroles", namespace="", name="system:Foo")
@@ -38,12 +38,12 @@ def plain(value):
 
 
 def the_binding(shown, api_version="work.karmada.io/v1alpha2"):
-    (entry,) = [*shown.catalog.bindings.entries.values(), *shown.catalog.cluster_bindings.entries.values()]
+    (entry,) = [*entries(shown.catalog.bindings), *entries(shown.catalog.cluster_bindings)]
     return plain(bindings.build(entry.source, entry.version, api_version))
 
 
 def the_work(shown, blob=None):
-    (entry,) = shown.catalog.works.entries.values()
+    (entry,) = entries(shown.catalog.works)
     return plain(works.build(entry.source, entry.version, entry.created, blob))
 
 
@@ -52,8 +52,7 @@ def conditions(body):
 
 
 def test_a_binding_carries_identity_claim_and_owner():
-    shown = Shown()
-    shown.tell(requested(generation=3))
+    shown = Shown(requested(generation=3))
     metadata = the_binding(shown)["metadata"]
     assert (metadata["namespace"], metadata["name"], metadata["generation"]) == ("default", "nginx-deployment", 3)
     assert metadata["creationTimestamp"] == "2023-11-14T22:13:20Z"
@@ -86,16 +85,14 @@ def test_a_cluster_scoped_template_has_a_cluster_binding():
 
 
 def test_before_a_decision_there_is_no_condition():
-    shown = Shown()
-    shown.tell(requested())
+    shown = Shown(requested())
     body = the_binding(shown)
     assert body["status"] == {}
     assert "clusters" not in body["spec"]
 
 
-def test_a_decision_shows_clusters_generation_and_applied_placement():
-    shown = Shown()
-    shown.tell(requested(generation=2), placed(generation=2, member1=2, member2=0))
+def test_binding_shows_the_placement_decision():
+    shown = Shown(requested(generation=2), placed(generation=2, member1=2, member2=0))
     body = the_binding(shown)
     assert body["spec"]["clusters"] == [{"name": "member1", "replicas": 2}, {"name": "member2"}]
     assert body["status"]["schedulerObservedGeneration"] == 2
@@ -112,7 +109,7 @@ def failed(reason="NoClusterFit", **more):
 
 
 @pytest.mark.parametrize("reason", ["NoClusterFit", "Unschedulable", "SchedulerError", "QuotaExceeded"])
-def test_a_failure_names_its_reason_and_keeps_the_last_good_decision(reason):
+def test_binding_shows_a_failure_and_the_last_placement(reason):
     shown = Shown()
     kept = (TargetCluster("member1", 2),)
     shown.tell(
@@ -126,8 +123,7 @@ def test_a_failure_names_its_reason_and_keeps_the_last_good_decision(reason):
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes():
-    shown = Shown()
-    shown.tell(requested(), placed(member1=1), rolled_up("member1"))
+    shown = Shown(requested(), placed(member1=1), rolled_up("member1"))
     before = the_binding(shown)["status"]["conditions"]
     shown.tell(placed(generation=2, member1=2), rolled_up("member1"))
     assert the_binding(shown)["status"]["conditions"] == before
@@ -136,8 +132,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes():
 
 
 def test_facets_of_another_uid_count_as_absent():
-    shown = Shown()
-    shown.tell(requested(), placed(member1=1), rolled_up("member1"), requested(uid="u2"))
+    shown = Shown(requested(), placed(member1=1), rolled_up("member1"), requested(uid="u2"))
     body = the_binding(shown)
     assert body["status"] == {}
     assert "clusters" not in body["spec"]
@@ -170,9 +165,8 @@ def test_an_eviction_takes_the_cluster_out_and_lists_its_task():
     assert "gracefulEvictionTasks" not in the_binding(shown)["spec"]
 
 
-def test_the_older_version_has_replicas_in_the_resource_and_no_health():
-    shown = Shown()
-    shown.tell(requested(replicas=3), placed(member1=3), rolled_up("member1"))
+def test_v1alpha1_binding_has_replicas_in_the_resource():
+    shown = Shown(requested(replicas=3), placed(member1=3), rolled_up("member1"))
     body = the_binding(shown, "work.karmada.io/v1alpha1")
     assert body["spec"]["resource"]["replicas"] == 3
     assert "uid" not in body["spec"]["resource"]
@@ -183,21 +177,19 @@ def test_the_older_version_has_replicas_in_the_resource_and_no_health():
 
 
 def test_a_namespace_has_works_and_no_binding():
-    shown = Shown()
-    shown.tell(
+    shown = Shown(
         requested(SPACE, kind="Namespace", api_version="v1", everywhere=True, policy=None),
         rendered("member1", SPACE, kind="Namespace", api_version="v1"),
     )
-    assert not shown.catalog.cluster_bindings.entries
+    assert not entries(shown.catalog.cluster_bindings)
     metadata = the_work(shown)["metadata"]
     assert metadata["annotations"] == {}
     assert metadata["labels"] == {"work.karmada.io/permanent-id": work_id("member1", SPACE, "u1")}
     assert metadata["ownerReferences"][0]["kind"] == "Namespace"
 
 
-def test_a_work_tells_what_is_dispatched_applied_and_seen():
-    shown = Shown()
-    shown.tell(rendered("member1", preserve_on_deletion=True))
+def test_work_shows_dispatching_and_applied_conditions():
+    shown = Shown(rendered("member1", preserve_on_deletion=True))
     body = the_work(shown)
     assert (body["metadata"]["namespace"], body["metadata"]["name"]) == ("karmada-es-member1", "nginx-687f7fb96f")
     assert body["spec"]["workload"]["manifests"] == [plain(msgspec.Raw(manifest()))]
@@ -223,7 +215,7 @@ def test_a_work_tells_what_is_dispatched_applied_and_seen():
     ]
 
 
-def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
+def test_observation_counts_in_either_order_of_streams():
     in_order, other_way = Shown(), Shown()
     in_order.tell(rendered("member1"), observed("member1"))
     other_way.tell(observed("member1"), rendered("member1"))
@@ -235,8 +227,7 @@ def test_what_was_seen_of_a_work_counts_whichever_is_read_first():
 
 def test_work_lists_applied_overrides_by_policy_name():
     applied = tuple(AppliedOverride(name, raw({"rule": rule})) for rule, name in enumerate(("z", "a", "z")))
-    shown = Shown()
-    shown.tell(requested(), msgspec.structs.replace(rendered("member1"), overrides=applied))
+    shown = Shown(requested(), msgspec.structs.replace(rendered("member1"), overrides=applied))
     annotations = the_work(shown)["metadata"]["annotations"]
     assert msgspec.json.decode(annotations["policy.karmada.io/applied-overrides"]) == [
         {"policyName": name, "overriders": {"rule": rule}} for rule, name in ((1, "a"), (0, "z"), (2, "z"))
@@ -245,8 +236,7 @@ def test_work_lists_applied_overrides_by_policy_name():
 
 
 def test_a_refused_work_says_why_and_shows_no_status():
-    shown = Shown()
-    shown.tell(rendered("member1", suspended=True), observed("member1", applied=False, message="quota exceeded"))
+    shown = Shown(rendered("member1", suspended=True), observed("member1", applied=False, message="quota exceeded"))
     body = the_work(shown)
     assert conditions(body) == {
         "Applied": ("False", "AppliedFailed"),
@@ -256,9 +246,8 @@ def test_a_refused_work_says_why_and_shows_no_status():
     assert "manifestStatuses" not in body["status"]
 
 
-def test_a_work_that_could_not_be_rendered_anew_says_so():
-    shown = Shown()
-    shown.tell(rendered("member1", problem="replicas: no such path"))
+def test_work_with_a_render_failure_is_degraded():
+    shown = Shown(rendered("member1", problem="replicas: no such path"))
     assert conditions(the_work(shown))["Degraded"] == ("True", "RenderFailed")
 
 
@@ -274,22 +263,19 @@ def test_the_content_of_a_secret_is_never_shown(inline):
 
 
 def test_a_missing_blob_leaves_an_outline_and_a_reason():
-    shown = Shown()
-    shown.tell(rendered("member1", inline=False))
+    shown = Shown(rendered("member1", inline=False))
     body = the_work(shown)
     assert body["spec"]["workload"]["manifests"][0]["kind"] == "Deployment"
     assert "BLOBS" in body["metadata"]["annotations"][works.REDACTED_ANNOTATION]
 
 
-def test_a_withdrawn_work_nobody_ever_saw_is_gone_at_once():
-    shown = Shown()
-    shown.tell(rendered("member1"), withdrawn("member1"))
-    assert not shown.catalog.works.entries
+def test_withdrawn_work_without_observation_is_removed():
+    shown = Shown(rendered("member1"), withdrawn("member1"))
+    assert not entries(shown.catalog.works)
 
 
 def test_a_work_rendered_again_is_not_terminating_any_more():
-    shown = Shown()
-    shown.tell(rendered("member1"), observed("member1"), withdrawn("member1"))
+    shown = Shown(rendered("member1"), observed("member1"), withdrawn("member1"))
     assert "deletionTimestamp" in the_work(shown)["metadata"]
     shown.tell(rendered("member1"))
     assert "deletionTimestamp" not in the_work(shown)["metadata"]
@@ -299,5 +285,5 @@ def test_facts_that_nothing_is_shown_from_change_nothing():
     shown = Shown()
     key = PolicyKey("PropagationPolicy", "default", "web")
     shown.tell(cluster("member1"), PolicyChanged(key=key, uid="p", manifest=raw({})))
-    assert not shown.catalog.bindings.entries
+    assert not entries(shown.catalog.bindings)
     assert shown.catalog.bindings.revision == 2

@@ -10,16 +10,15 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from services._kit.delivery.lane_parts import summary
 from services.gateway.views import binding_views as bindings
 from tests.integration.gateway.story import NGINX, cluster, placed, requested
-from tests.unit.gateway.gateway_facts import Shown
+from tests.unit.gateway.gateway_facts import Shown, entries
 
 BASE = "Failed to apply all works, see status.aggregatedStatus for details"
 
 
 def message(*items: ClusterStatusItem) -> str:
-    shown = Shown()
-    shown.tell(cluster("member1"), requested(), placed(member1=1))
+    shown = Shown(cluster("member1"), requested(), placed(member1=1))
     shown.tell(StatusRolledUp(key=NGINX, uid="u1", items=items))
-    (entry,) = shown.catalog.bindings.entries.values()
+    (entry,) = entries(shown.catalog.bindings)
     body: Any = msgspec.json.decode(msgspec.json.encode(bindings.build(entry.source, entry.version)))
     return next(str(one["message"]) for one in body["status"]["conditions"] if one["type"] == "FullyApplied")
 
@@ -35,7 +34,7 @@ def test_cluster_reason_and_remedy_are_in_the_condition() -> None:
     )
 
 
-def test_what_could_not_be_rendered_is_told_whether_something_older_runs_or_not() -> None:
+def test_render_failure_is_in_the_condition() -> None:
     problem = "OverridePolicy p, rule 1: /spec/x is missing"
     for runs in (True, False):
         item = ClusterStatusItem(cluster="member1", applied=runs, message=problem)
@@ -49,7 +48,7 @@ def test_many_clusters_are_counted_and_long_reasons_cut() -> None:
     assert len(text) < 1100
 
 
-def test_what_was_not_reported_yet_is_no_refusal_and_told_last() -> None:
+def test_unreported_clusters_are_named_after_refusals() -> None:
     waiting = [
         ClusterStatusItem(cluster=name, applied=False, message="waiting for the cluster to report") for name in "abcde"
     ]

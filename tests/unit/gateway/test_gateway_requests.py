@@ -10,47 +10,13 @@ from multidict import CIMultiDict
 from services._kit.base.settings import SettingsError
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
+from services.apiserver.core.status_errors import ApiError
+from services.apiserver.openapi.serve import OpenApi
 from services.gateway.gateway_history import key_of
-from services.gateway.http.gateway_api import target_of
-from services.gateway.protocol import openapi_documents as openapi
-from services.gateway.protocol import served_resources as resources
 from services.gateway.protocol.front_auth import Authenticator, parse_tokens, tls_of
-from services.gateway.protocol.query_selectors import options_of
-from services.gateway.protocol.status_answers import Failure, Form, discovery_version, form_of
+from services.gateway.protocol.served_kinds import VERSIONS, served, target_of
 from services.gateway.settings import GatewaySettings
-from services.gateway.views.view_shapes import age
-
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-
-@pytest.mark.parametrize(
-    ("accept", "form"),
-    [
-        ("", Form()),
-        ("application/json", Form()),
-        (f"{TABLE},application/json", Form("Table", "v1")),
-        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Form()),
-        ("application/vnd.kubernetes.protobuf,application/json;q=0.5", Form()),
-        (
-            "application/json;q=0.1,application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-            Form("PartialObjectMetadataList", "v1"),
-        ),
-    ],
-)
-def test_the_accept_header_chooses_the_form(accept, form):
-    assert form_of(accept) == form
-
-
-def test_a_form_nobody_can_make_is_refused():
-    with pytest.raises(Failure) as refused:
-        form_of("text/html")
-    assert refused.value.code == 406
-
-
-def test_discovery_is_aggregated_when_it_is_preferred():
-    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    assert discovery_version(f"{aggregated},application/json") == "v2"
-    assert discovery_version(f"application/json,{aggregated}") == ""
+from services.gateway.views.view_shapes import GROUP
 
 
 @pytest.mark.parametrize(
@@ -69,33 +35,13 @@ def test_discovery_is_aggregated_when_it_is_preferred():
         ("apis/work.karmada.io/v1alpha2", None),
     ],
 )
-def test_paths_name_what_is_served(path, expected):
-    target = target_of(path.split("/"))
-    found = target and (target.resource.kind, target.namespace, target.name, target.subresource)
+def test_paths_of_served_kinds(path, expected):
+    target = target_of(served(), path.split("/"))
+    found = target and (target[0].resource.kind, target[1].namespace, target[1].name, target[1].subresource)
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ({"labelSelector": "a in"}, "labelSelector"),
-        ({"fieldSelector": "spec.replicas=1"}, "field label not supported: spec.replicas"),
-        ({"fieldSelector": "metadata.name"}, "metadata.name=NAME"),
-        ({"limit": "-1"}, "whole number"),
-        ({"resourceVersion": "x"}, "resourceVersion"),
-        ({"resourceVersionMatch": "Exact"}, "needs a resourceVersion"),
-        ({"sendInitialEvents": "true"}, "resourceVersionMatch=NotOlderThan"),
-        ({"includeObject": "Half"}, "includeObject"),
-    ],
-)
-def test_a_query_that_cannot_be_read_is_refused(query, words):
-    with pytest.raises(Failure) as refused:
-        options_of(query)
-    assert refused.value.code == 400
-    assert words in refused.value.message
-
-
-def test_nobody_to_believe_is_a_setting_to_correct():
+def test_gateway_without_authentication_is_refused():
     with pytest.raises(SettingsError, match="FLEETLOG_FRONT_PROXY_CA"):
         Authenticator(GatewaySettings())
 
@@ -114,7 +60,7 @@ def test_tokens_are_read_again_when_their_file_changes(tmp_path):
     file.write_text("two\n")
     os.utime(file, ns=(1, 1))
     assert authenticator.identify(bearer("two"), None).user == "fleetlog:gateway"
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(ApiError) as refused:
         authenticator.identify(bearer("one"), None)
     assert refused.value.code == 401
 
@@ -129,31 +75,15 @@ def test_a_file_without_tokens_is_refused():
 
 
 def test_documents_name_every_kind_and_no_verb_that_writes():
-    listed = [item for version in resources.VERSIONS for item in resources.resource_list(version)["resources"]]
+    registry = served()
+    openapi = OpenApi(registry)
+    listed = [item for name in VERSIONS for item in registry.api_resource_list(GROUP, name)["resources"]]
     assert {verb for item in listed for verb in item["verbs"]} == {"get", "list", "watch"}
     for item in listed:
-        assert item["kind"].encode() in openapi.v2()
-    assert resources.resource_list("v9") is None
-    assert openapi.v3("v9") is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (125, "2m5s"),
-        (3600, "60m"),
-        (4 * 3600 + 60, "4h1m"),
-        (50 * 3600, "2d2h"),
-        (30 * 86400, "30d"),
-        (800 * 86400, "2y70d"),
-        (-60, "<invalid>"),
-    ],
-)
-def test_ages_have_at_most_two_units(seconds, text):
-    assert age(1000.0, 1000.0 + seconds) == text
+        assert item["kind"].encode() in openapi.find("openapi/v2").body
+    assert b"projection of the log" in openapi.find(f"openapi/v3/apis/{GROUP}/v1alpha1").body
+    assert registry.api_resource_list(GROUP, "v9") is None
+    assert openapi.find(f"openapi/v3/apis/{GROUP}/v9") is None
 
 
 def test_history_keys_and_origins():

@@ -11,8 +11,8 @@ from aiohttp import web
 from schemas.keys import ObjectKey
 from services._kit.base.log_errors import FenceLost
 from services._kit.kube.client import KubeClient
+from services._kit.kube.event_recorder import EventRecorder
 from services._rules.kubernetes.event_objects import Note
-from services.status_aggregator.event_recorder import Telling
 from tests.support.endpoints import answering
 from tests.support.manual_clock import ManualClock
 
@@ -44,7 +44,7 @@ async def posted() -> AsyncIterator[tuple[list[str], KubeClient]]:
 async def test_events_of_an_earlier_term_are_not_written_later(posted: tuple[list[str], KubeClient]) -> None:
     seen, client = posted
     guard = client.guard = Shut()
-    telling = Telling(client, ManualClock())
+    telling = EventRecorder(client, ManualClock().now)
     telling.tell(note("stale"))
     writing = asyncio.create_task(telling.drained())
     async with asyncio.timeout(60):
@@ -55,14 +55,14 @@ async def test_events_of_an_earlier_term_are_not_written_later(posted: tuple[lis
     telling.tell(note("fresh"))
     await telling.drained()
     assert seen == ["fresh"]
-    await telling.close()
+    await telling.drop()
 
 
 async def test_events_gathered_in_an_earlier_term_are_announced_anew(
     posted: tuple[list[str], KubeClient],
 ) -> None:
     seen, client = posted
-    telling = Telling(client, ManualClock(), gather_seconds=3600.0)
+    telling = EventRecorder(client, ManualClock().now, gather_seconds=3600.0)
     telling.tell(note("twice"))
     await telling.drop()
     await telling.drained()
@@ -70,7 +70,7 @@ async def test_events_gathered_in_an_earlier_term_are_announced_anew(
     telling.tell(note("twice"))
     await telling.drained()
     assert seen == ["twice"]
-    await telling.close()
+    await telling.drop()
 
 
 async def test_repeated_events_are_one_write_with_a_count(
@@ -85,15 +85,15 @@ async def test_repeated_events_are_one_write_with_a_count(
         writing.set()
         return {"message": told.message}
 
-    monkeypatch.setattr("services.status_aggregator.event_recorder.event_of", counted)
-    telling = Telling(client, ManualClock(), gather_seconds=0.01)
+    monkeypatch.setattr("services._kit.kube.event_recorder.event_of", counted)
+    telling = EventRecorder(client, ManualClock().now, gather_seconds=0.01)
     for _ in range(3):
         telling.tell(note("again"))
     async with asyncio.timeout(60):
         await writing.wait()
     await telling.drained()
     assert (seen, counts) == (["again"], [3])
-    await telling.close()
+    await telling.drop()
 
 
 def note(message: str) -> Note:

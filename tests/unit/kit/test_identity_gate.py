@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from services._kit.identity.identity_gate import EndpointIdentity, Gate
-from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Reading
 
@@ -15,15 +14,7 @@ class Endpoint:
         self.revision = revision
         self.cuts = 0
         self.guard: Guard[str] = Guard(scope="templates")
-        self.identity = EndpointIdentity(
-            "control-plane",
-            self._read,
-            lambda reading, noted: absence.take_reading(self.guard, reading, noted),
-            note=lambda: absence.noted(self.guard),
-            on_doubt=lambda: absence.doubt(self.guard),
-            cut=self._cut,
-            on_reading=lambda: None,
-        )
+        self.identity = EndpointIdentity(self._read, self.guard, self._cut, lambda: None)
 
     async def _read(self) -> Reading:
         return Reading("ours", self.revision)

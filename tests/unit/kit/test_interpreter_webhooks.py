@@ -15,9 +15,8 @@ from schemas.keys import PolicyKey
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.webhook_client import AT_ONCE, LARGEST, WebhookLevel
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, encode
-from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, InterpretLater
+from services._rules.interpreter import InterpretLater, Operation
 from services._rules.interpreter.configuration import WEBHOOKS
-from tests.support.closing import closing
 from tests.support.webhook_server import Request, WebhookServer, webhook_server
 
 PATIENCE = 60.0
@@ -46,7 +45,7 @@ def using(level: WebhookLevel, *configurations: dict[str, Any]) -> None:
 
 async def healthy(level: WebhookLevel, **fields: Any) -> Any:
     async with asyncio.timeout(PATIENCE):
-        return await level.call(INTERPRET_HEALTH, (obj(**fields),))
+        return await level.call(Operation.HEALTH, (obj(**fields),))
 
 
 async def wrong(level: WebhookLevel, **fields: Any) -> str:
@@ -69,12 +68,12 @@ async def test_a_webhook_answers_over_a_connection_that_is_kept(server: WebhookS
 
 
 async def test_operations_without_a_matching_rule_are_not_offered(level: WebhookLevel, server: WebhookServer) -> None:
-    assert not level.hook_enabled("example.io/v1", "Widget", INTERPRET_HEALTH)
+    assert not level.hook_enabled("example.io/v1", "Widget", Operation.HEALTH)
     using(level, server.configuration())
-    assert level.hook_enabled("example.io/v1", "Widget", INTERPRET_HEALTH)
-    assert not level.hook_enabled("example.io/v1", "Gadget", INTERPRET_HEALTH)
+    assert level.hook_enabled("example.io/v1", "Widget", Operation.HEALTH)
+    assert not level.hook_enabled("example.io/v1", "Gadget", Operation.HEALTH)
     using(level)
-    assert not level.hook_enabled("example.io/v1", "Widget", INTERPRET_HEALTH)
+    assert not level.hook_enabled("example.io/v1", "Widget", Operation.HEALTH)
 
 
 async def test_a_hanging_webhook_holds_up_only_its_own_objects(tmp_path: Path, level: WebhookLevel) -> None:
@@ -294,11 +293,14 @@ def fact(manifest: dict[str, Any], name: str = "c") -> PolicyChanged:
 
 
 async def test_webhooks_come_into_force_and_go_with_facts(server: WebhookServer) -> None:
-    async with closing(Interpreters()) as interpreters:
-        assert not interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
+    interpreters = Interpreters()
+    try:
+        assert not interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
         assert interpreters.take(fact(server.configuration()))
-        assert interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
+        assert interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
         server.answer = lambda request: {"replicas": 4, "replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
-        assert await interpreters.ask.get_replicas(obj()) == (4, {"resourceRequest": {"cpu": "1"}})
+        assert await interpreters.interpret(Operation.REPLICA, obj()) == (4, {"resourceRequest": {"cpu": "1"}})
         assert interpreters.take(PolicyDeleted(key=PolicyKey(WEBHOOKS, "", "c"), uid="u"))
-        assert not interpreters.ask.customized("example.io/v1", "Widget", INTERPRET_REPLICA)
+        assert not interpreters.customized("example.io/v1", "Widget", Operation.REPLICA)
+    finally:
+        await interpreters.close()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from services._kit.kube.answers.guarded import GuardedRequest
+from services._kit.kube.answers.exchange import GuardedRequest
 from services._kit.kube.client import KubeClient
 from services.apiserver.auth.certificate_authority import Authority
 

@@ -67,9 +67,9 @@ async def test_a_lane_runs_again_and_the_service_is_unready_meanwhile():
         await eventually(lambda: not health.ready)
         assert "lane:m1 failed and is started again: AttributeError" in health.reasons()["tasks"]
         assert "m2" not in health.reasons()["tasks"]
-        await eventually(lambda: not second.trouble and second._up.is_set())
+        await eventually(lambda: not second.trouble and second.connection.up.is_set())
         await eventually(lambda: health.ready)
-        assert first._up.is_set()
+        assert first.connection.up.is_set()
         assert not first.trouble
         assert dict(supervisor.failures()) == {("lane",): 3.0}
         await first.close()
@@ -81,24 +81,25 @@ async def test_unauthorized_lane_is_retried_until_accepted():
     held = lane("m1", cluster)
     held.start()
     await eventually(lambda: held.trouble)
-    await eventually(lambda: held._up.is_set() and not held.trouble)
+    await eventually(lambda: held.connection.up.is_set() and not held.trouble)
     assert cluster.asked == 6
     await held.close()
 
 
 async def test_lane_that_fails_after_discovery_backs_off(monkeypatch):
     held = lane("m1", cluster := Cluster())
-    pauses: list[float] = []
-    rest = held._rest
+    connection, rests = held.connection, 0
+    rest = connection._rest
 
-    async def resting(pause: float) -> float:
-        pauses.append(pause)
-        return await rest(pause)
+    async def resting() -> None:
+        nonlocal rests
+        rests += 1
+        await rest()
 
-    monkeypatch.setattr(held, "_rest", resting)
+    monkeypatch.setattr(connection, "_rest", resting)
     held.start()
     for number in range(1, 4):
-        await eventually(lambda number=number: held._up.is_set() and cluster.asked == number)
-        held._went_down(ApiError(401, "Unauthorized", "no"))
-        await eventually(lambda number=number: len(pauses) == number)
+        await eventually(lambda number=number: held.connection.up.is_set() and cluster.asked == number)
+        connection.failed(ApiError(401, "Unauthorized", "no"))
+        await eventually(lambda number=number: rests == number)
     await held.close()

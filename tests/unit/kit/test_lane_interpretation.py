@@ -15,7 +15,7 @@ from services._kit.delivery.interpretation_levels import Interpretation
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules import constants as const
-from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_STATUS, InterpretError, InterpretLater
+from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, EVERY, WEBHOOKS, Configured
 
 WIDGET, GADGET = ("example.io/v1", "Widget"), ("example.io/v1", "Gadget")
@@ -102,7 +102,7 @@ def test_change_of_all_kinds_skips_kinds_without_scripts(
 
 async def test_answers_become_a_reflection(interpretation: Interpretation, pool: Pool) -> None:
     interpretation.take(customization(WIDGET, statusReflection="s", healthInterpretation="h"))
-    pool.answers = {INTERPRET_STATUS: {"b": 1, "a": 2}, INTERPRET_HEALTH: False}
+    pool.answers = {Operation.STATUS: {"b": 1, "a": 2}, Operation.HEALTH: False}
     found = await interpretation.reflect(obj(WIDGET), interpretation.offered(*WIDGET), "m1")
     assert (bytes(found.status), found.health, found.problem) == (b'{"a":2,"b":1}', "Unhealthy", "")
 
@@ -117,7 +117,7 @@ async def test_failures_name_the_cluster_and_are_transient_or_not(
 ) -> None:
     scripts = {"retention": "r", "statusReflection": "s", "healthInterpretation": "h"}
     interpretation.take(customization(WIDGET, **scripts))
-    pool.answers = {INTERPRET_STATUS: error, INTERPRET_HEALTH: error, "Retain": error}
+    pool.answers = {Operation.STATUS: error, Operation.HEALTH: error, "Retain": error}
     found = await interpretation.reflect(obj(WIDGET), interpretation.offered(*WIDGET), "m1")
     assert (found.health, found.unread, found.passing) == ("Unknown", True, passing)
     assert "InterpretStatus for example.io/v1 Widget in cluster m1" in found.problem
@@ -128,7 +128,7 @@ async def test_failures_name_the_cluster_and_are_transient_or_not(
 
 async def test_a_status_that_is_none_is_a_failure(interpretation: Interpretation, pool: Pool) -> None:
     interpretation.take(customization(WIDGET, statusReflection="s"))
-    pool.answers = {INTERPRET_STATUS: [1, 2]}
+    pool.answers = {Operation.STATUS: [1, 2]}
     found = await interpretation.reflect(obj(WIDGET), interpretation.offered(*WIDGET), "m1")
     assert found.unread
     assert "a list, expected an object" in found.problem
@@ -136,7 +136,7 @@ async def test_a_status_that_is_none_is_a_failure(interpretation: Interpretation
 
 async def test_script_on_a_secret_reflects_nothing_and_is_withheld(interpretation: Interpretation, pool: Pool) -> None:
     interpretation.take(customization(SECRET, statusReflection="s", healthInterpretation="h"))
-    pool.answers = {INTERPRET_STATUS: {"password": VALUE}, INTERPRET_HEALTH: InterpretError(f"{VALUE} is weak")}
+    pool.answers = {Operation.STATUS: {"password": VALUE}, Operation.HEALTH: InterpretError(f"{VALUE} is weak")}
     found = await interpretation.reflect(obj(SECRET, data={}), interpretation.offered(*SECRET), "m1")
     assert pool.asked == ["h"]
     assert found.status is None

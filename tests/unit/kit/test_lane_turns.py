@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from schemas.keys import ObjectKey
-from services._kit.delivery.fair_queue import FairQueue
 from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.delivery.work_scheduler import WorkScheduler
+from services._kit.delivery.work_scheduler import FairQueue, WorkScheduler
 
 A, B, C = (ObjectKey("", "configmaps", "default", name) for name in "abc")
 SLOW = [ObjectKey("example.io", "widgets", "default", f"w{number}") for number in range(40)]
@@ -163,7 +162,7 @@ async def test_slow_object_has_one_turn_at_a_time(looks: Looks) -> None:
 
 async def test_backoff_grows_with_failures_until_a_success(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("services._kit.delivery.work_scheduler.random.random", lambda: 0.5)
+    monkeypatch.setattr("services._kit.base.pacing.random.uniform", lambda least, most: 1.0)
     made = WorkScheduler(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))
 
     def fail() -> None:
@@ -171,7 +170,7 @@ async def test_backoff_grows_with_failures_until_a_success(looks: Looks, monkeyp
             patched.setattr(asyncio.get_running_loop(), "call_later", lambda pause, *_: pauses.append(pause))
             made.retry(A)
         # Its turn came.
-        made._timers.clear()
+        made._delayed.cancel(A)
 
     for _ in range(5):
         fail()

@@ -6,7 +6,7 @@ import pytest
 
 from services._kit.interpretation.lua.machine import LuaMachine
 from services._kit.interpretation.lua.source import prepared
-from services._rules.interpreter import INTERPRET_REPLICA, INTERPRET_STATUS, REVISE_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def machine() -> LuaMachine:
 
 def reflect(machine: LuaMachine, expression: str, obj: Any = None, before: str = "") -> Any:
     script = f"{before}\nfunction ReflectStatus(obj)\n  return {{ v = {expression} }}\nend"
-    return machine.evaluate(INTERPRET_STATUS, script, [obj or {}]).get("v")
+    return machine.evaluate(Operation.STATUS, script, [obj or {}]).get("v")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def reflect(machine: LuaMachine, expression: str, obj: Any = None, before: str =
 def test_texts_read_as_scripts_expect(machine: LuaMachine, expression: str, text: str) -> None:
     script = f"local function count(...) return select('#', ...) end\nlocal v = {expression}\n"
     script += "function ReflectStatus(obj) return { v = v } end"
-    assert machine.evaluate(INTERPRET_STATUS, script, [{}]) == {"v": text}
+    assert machine.evaluate(Operation.STATUS, script, [{}]) == {"v": text}
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_very_deep_and_recursive_tables_are_refused(machine: LuaMachine) -> None
     with pytest.raises(InterpretError, match="nested deeper"):
         reflect(machine, "r", before=deep)
     with pytest.raises(InterpretError, match="inside itself"):
-        machine.evaluate(REVISE_REPLICA, "function ReviseReplica(o) o.o = o return o end", [{"kind": "x"}, 1])
+        machine.evaluate(Operation.REVISE, "function ReviseReplica(o) o.o = o return o end", [{"kind": "x"}, 1])
 
 
 def test_values_arrive_and_return(machine: LuaMachine) -> None:
     spec = {"n": None, "list": [1, None, "zwei", {"t": True}], "big": 2**53 + 1, "half": 0.5, 'q"\\\n\x01é✓': "\t"}
     script = "function ReviseReplica(obj, n) obj.spec.n = n return obj end"
-    assert machine.evaluate(REVISE_REPLICA, script, [{"kind": "x", "spec": spec}, 4]) == {
+    assert machine.evaluate(Operation.REVISE, script, [{"kind": "x", "spec": spec}, 4]) == {
         "kind": "x",
         "spec": {**spec, "n": 4, "list": [1, "zwei", {"t": True}], "big": 2**53},
     }
@@ -147,14 +147,14 @@ def test_nothing_stays_from_call_to_call(machine: LuaMachine) -> None:
 )
 def test_faults_of_scripts_are_told(machine: LuaMachine, script: str, said: str) -> None:
     with pytest.raises(InterpretError) as told:
-        machine.evaluate(INTERPRET_REPLICA, script, [{}])
+        machine.evaluate(Operation.REPLICA, script, [{}])
     assert said in str(told.value)
 
 
 def test_what_a_script_says_is_short_and_moves_no_terminal(machine: LuaMachine) -> None:
     long = "local t = {} for i = 1, 100000 do t[i] = 'na\\nna ' end error('\\27[31m\\0' .. table.concat(t))"
     with pytest.raises(InterpretError) as told:
-        machine.evaluate(INTERPRET_REPLICA, f"function GetReplicas() {long} end", [{}])
+        machine.evaluate(Operation.REPLICA, f"function GetReplicas() {long} end", [{}])
     assert str(told.value).startswith("script:1: �[31m�na\nna ")
     assert len(str(told.value)) <= 1001
 
@@ -169,7 +169,7 @@ def test_what_a_script_says_is_short_and_moves_no_terminal(machine: LuaMachine) 
 )
 def test_memory_has_an_end_and_the_next_script_is_unharmed(machine: LuaMachine, body: str) -> None:
     with pytest.raises(InterpretError, match="needs more than 16 MiB"):
-        machine.evaluate(INTERPRET_REPLICA, f"function GetReplicas() {body} end", [{}])
+        machine.evaluate(Operation.REPLICA, f"function GetReplicas() {body} end", [{}])
     assert reflect(machine, "1") == 1
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services._kit.interpretation.lua.machine import LuaMachine
-from services._rules.interpreter import REVISE_REPLICA
+from services._rules.interpreter import Operation
 
 SAME = "function ReviseReplica(obj) return obj end"
 JOINED = "function ReviseReplica(obj) obj.text = obj.text .. '' obj.number = obj.number .. '' return obj end"
@@ -44,13 +44,13 @@ def emptied(value: Any, given: Any) -> Any:
 def test_objects_return_as_they_were(spec: dict[str, Any]) -> None:
     obj = {"kind": "Widget", "spec": {"n": 1, **spec}}
     kept = without_nulls(obj)
-    assert MACHINE.evaluate(REVISE_REPLICA, SAME, [obj, 1]) == emptied(kept, obj)
+    assert MACHINE.evaluate(Operation.REVISE, SAME, [obj, 1]) == emptied(kept, obj)
 
 
 @settings(deadline=None)
 @given(TEXTS, NUMBERS)
 def test_joined_numbers_name_the_same_number(text: str, number: float) -> None:
     obj = {"kind": "Widget", "text": text, "number": number}
-    joined = MACHINE.evaluate(REVISE_REPLICA, JOINED, [obj, 1])
+    joined = MACHINE.evaluate(Operation.REVISE, JOINED, [obj, 1])
     assert joined["text"] == text
     assert float(joined["number"]) == number

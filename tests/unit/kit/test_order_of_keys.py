@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from services._kit.runtime.priority_keys import PriorityKeys
-from services._kit.runtime.projection import Cause
+from services._kit.runtime.projection import Cause, PriorityKeys
 
 
 def ranked(**ranks: float) -> PriorityKeys[str]:

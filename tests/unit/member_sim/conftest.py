@@ -75,6 +75,21 @@ class Cluster:
         found = self.get(kind, name, namespace)
         self._store(Write("delete", Key(RESOURCE_OF_KIND[kind], namespace, name), uid=found["metadata"]["uid"]))
 
+    def created(self, kind: str, name: str, namespace: str = "default", **parts: Any) -> None:
+        """Create an object and let its controllers settle."""
+        self.create(kind, name, namespace, **parts)
+        self.settle()
+
+    def changed(self, kind: str, name: str, namespace: str = "default", **spec: Any) -> None:
+        """Change spec fields and let the controllers settle."""
+        self.change(kind, name, namespace, **spec)
+        self.settle()
+
+    def deleted(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Delete an object and let the controllers settle."""
+        self.delete(kind, name, namespace)
+        self.settle()
+
     def again(self, keys: list[Key]) -> None:
         """Look again at keys, as after a fault was set or lifted."""
         self._mark(keys)

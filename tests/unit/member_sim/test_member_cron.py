@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.member_sim.controllers.cron_schedule import CronError, next_after
+from services.member_sim.controllers.cronjob import next_after
 
 
 def at(text: str) -> float:
@@ -21,6 +21,7 @@ def at(text: str) -> float:
         ("0 0 1 jan *", "", "2024-01-01 00:00:00", "2025-01-01 00:00:00"),
         ("0 0 29 2 *", "", "2024-03-01 00:00:00", "2028-02-29 00:00:00"),
         ("0 0 13 * 5", "", "2024-09-01 00:00:00", "2024-09-06 00:00:00"),
+        ("0 0 ? * 5", "", "2024-01-01 00:00:00", "2024-01-05 00:00:00"),
         ("0 0 * * 7", "", "2024-01-01 00:00:00", "2024-01-07 00:00:00"),
         ("@hourly", "", "2024-01-01 00:00:01", "2024-01-01 01:00:00"),
         ("@every 1m30s", "", "2024-01-01 00:00:00", "2024-01-01 00:01:30"),
@@ -31,24 +32,23 @@ def test_next_time_of_a_schedule(schedule: str, zone: str, after: str, expected:
     assert next_after(schedule, zone, at(after)) == at(expected)
 
 
-def test_schedule_that_never_fires_has_no_next_time() -> None:
-    assert next_after("0 0 31 2 *", "", at("2024-01-01 00:00:00")) is None
-
-
 @pytest.mark.parametrize(
-    ("schedule", "zone", "message"),
+    ("schedule", "zone"),
     [
-        ("* * *", "", "five fields"),
-        ("60 * * * *", "", "'60' is not within 0-59"),
-        ("*/0 * * * *", "", "the step '0'"),
-        ("x * * * *", "", "'x' is no number"),
-        ("@every soon", "", "such as 1h30m"),
-        ("* * * * *", "Mars/Olympus", "time zone 'Mars/Olympus' is not known"),
+        ("0 0 31 2 *", ""),
+        ("* * *", ""),
+        ("* * * * * *", ""),
+        ("60 * * * *", ""),
+        ("*/0 * * * *", ""),
+        ("x * * * *", ""),
+        ("@every soon", ""),
+        ("@every ", ""),
+        ("* * * * *", "Mars/Olympus"),
+        ("* * * * *", "../etc"),
     ],
 )
-def test_schedules_that_cannot_be_read_are_named(schedule: str, zone: str, message: str) -> None:
-    with pytest.raises(CronError, match=message):
-        next_after(schedule, zone, 0.0)
+def test_what_never_fires_or_cannot_be_read_has_no_next_time(schedule: str, zone: str) -> None:
+    assert next_after(schedule, zone, at("2024-01-01 00:00:00")) is None
 
 
 def cronjob(template: Any, **spec: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def cronjob(template: Any, **spec: Any) -> dict[str, Any]:
     return {"schedule": "* * * * *", "jobTemplate": {"spec": job}, **spec}
 
 
-def test_cronjob_starts_a_job_every_minute_and_keeps_the_last_three(cluster: Any, template: Any) -> None:
+def test_cronjob_starts_jobs_and_keeps_the_last_three(cluster: Any, template: Any) -> None:
     cluster.create("CronJob", "tick", spec=cronjob(template))
     cluster.settle(60 * 6)
     jobs = cluster.all("Job")

@@ -28,9 +28,8 @@ def sizes(cluster: Any) -> dict[str, int]:
     }
 
 
-def test_deployment_becomes_available_with_the_status_of_a_real_controller(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(3))
-    cluster.settle()
+def test_deployment_becomes_available_with_a_full_status(cluster: Any, deployment: Any) -> None:
+    cluster.created("Deployment", "web", spec=deployment(3))
     found = cluster.get("Deployment", "web")
     counts = {k: v for k, v in found["status"].items() if k != "conditions"}
     assert counts == {
@@ -49,8 +48,7 @@ def test_deployment_becomes_available_with_the_status_of_a_real_controller(clust
 
 
 def test_names_labels_and_owners_lead_from_pod_to_deployment(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(1))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(1))
     (replicaset,) = cluster.all("ReplicaSet")
     (pod,) = cluster.all("Pod")
     digest = replicaset["metadata"]["labels"]["pod-template-hash"]
@@ -72,10 +70,9 @@ def test_before_pods_run_the_status_says_unavailable(cluster: Any, deployment: A
     assert reasons(found)["Progressing"] == ("True", "ReplicaSetUpdated")
 
 
-def test_pods_that_start_together_cost_one_status_write_each_level(cluster: Any, deployment: Any) -> None:
+def test_pods_starting_together_cost_few_status_writes(cluster: Any, deployment: Any) -> None:
     cluster.writes.clear()
-    cluster.create("Deployment", "web", spec=deployment(10))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(10))
     by_kind = [(w.key.resource, w.op) for w in cluster.writes]
     assert by_kind.count(("deployments.apps", "status")) == 2
     assert by_kind.count(("deployments.apps", "update")) == 0
@@ -88,8 +85,7 @@ def test_pods_that_start_together_cost_one_status_write_each_level(cluster: Any,
 
 
 def test_nothing_is_written_while_nothing_changes(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(3))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(3))
     cluster.writes.clear()
     cluster.again([key_of(RESOURCE_OF_KIND[k], found) for k in RESOURCE_OF_KIND for found in cluster.all(k)])
     cluster.settle(10_000)
@@ -98,10 +94,8 @@ def test_nothing_is_written_while_nothing_changes(cluster: Any, deployment: Any)
 
 @pytest.mark.parametrize("size", [0, 1, 5])
 def test_scaling_reaches_the_wanted_size(cluster: Any, deployment: Any, size: int) -> None:
-    cluster.create("Deployment", "web", spec=deployment(3))
-    cluster.settle()
-    cluster.change("Deployment", "web", replicas=size)
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(3))
+    cluster.changed("Deployment", "web", replicas=size)
     assert len(cluster.all("Pod")) == len(ready(cluster)) == size
     found = cluster.get("Deployment", "web")
     status = found["status"]
@@ -112,8 +106,7 @@ def test_scaling_reaches_the_wanted_size(cluster: Any, deployment: Any, size: in
 
 def test_rolling_update_stays_within_its_limits(cluster: Any, deployment: Any, template: Any) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}
-    cluster.create("Deployment", "web", spec=deployment(4, strategy))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(4, strategy))
     cluster.change("Deployment", "web", template=template(image="web:2"))
     seen = []
     for _ in range(400):
@@ -130,8 +123,7 @@ def test_rolling_update_stays_within_its_limits(cluster: Any, deployment: Any, t
 
 
 def test_recreate_removes_the_old_pods_first(cluster: Any, deployment: Any, template: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(3, {"type": "Recreate"}))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(3, {"type": "Recreate"}))
     cluster.change("Deployment", "web", template=template(image="web:2"))
     images = set()
     for _ in range(100):
@@ -142,11 +134,9 @@ def test_recreate_removes_the_old_pods_first(cluster: Any, deployment: Any, temp
 
 
 def test_going_back_to_an_old_template_reuses_its_replicaset(cluster: Any, deployment: Any, template: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(2))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(2))
     for image in ("web:2", "web:1"):
-        cluster.change("Deployment", "web", template=template(image=image))
-        cluster.settle()
+        cluster.changed("Deployment", "web", template=template(image=image))
     assert sizes(cluster) == {"web:1": 2, "web:2": 0}
     assert cluster.get("Deployment", "web")["metadata"]["annotations"][REVISION] == "3"
     back = next(rs for rs in cluster.all("ReplicaSet") if rs["spec"]["replicas"])
@@ -154,35 +144,26 @@ def test_going_back_to_an_old_template_reuses_its_replicaset(cluster: Any, deplo
 
 
 def test_history_limit_removes_the_oldest_replicasets(cluster: Any, deployment: Any, template: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(1, revisionHistoryLimit=1))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(1, revisionHistoryLimit=1))
     for number in range(2, 6):
-        cluster.change("Deployment", "web", template=template(image=f"web:{number}"))
-        cluster.settle()
+        cluster.changed("Deployment", "web", template=template(image=f"web:{number}"))
     assert sizes(cluster) == {"web:4": 0, "web:5": 1}
 
 
 def test_paused_deployment_scales_but_does_not_roll(cluster: Any, deployment: Any, template: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(2))
-    cluster.settle()
-    cluster.change("Deployment", "web", paused=True, replicas=4, template=template(image="web:2"))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(2))
+    cluster.changed("Deployment", "web", paused=True, replicas=4, template=template(image="web:2"))
     assert sizes(cluster) == {"web:1": 4}
     assert reasons(cluster.get("Deployment", "web"))["Progressing"] == ("Unknown", "DeploymentPaused")
-    cluster.change("Deployment", "web", paused=False)
-    cluster.settle()
+    cluster.changed("Deployment", "web", paused=False)
     assert sizes(cluster) == {"web:1": 0, "web:2": 4}
 
 
-def test_resize_in_the_middle_of_a_rollout_is_shared_in_proportion(
-    cluster: Any, deployment: Any, template: Any
-) -> None:
+def test_resize_during_a_rollout_is_proportional(cluster: Any, deployment: Any, template: Any) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
-    cluster.create("Deployment", "web", spec=deployment(10, strategy))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(10, strategy))
     # No room for the new template: 8 old and 5 new pods stand still.
-    cluster.change("Deployment", "web", template=template(image="web:2", cpu="90"))
-    cluster.settle()
+    cluster.changed("Deployment", "web", template=template(image="web:2", cpu="90"))
     assert sizes(cluster) == {"web:1": 8, "web:2": 5}
     cluster.change("Deployment", "web", replicas=15)
     cluster.step()
@@ -207,51 +188,42 @@ def test_min_ready_seconds_delay_availability(cluster: Any, deployment: Any) -> 
 
 
 def test_pod_deleted_by_hand_is_replaced(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(2))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(2))
     before = {p["metadata"]["name"] for p in cluster.all("Pod")}
     victim = min(before)
-    cluster.delete("Pod", victim)
-    cluster.settle()
+    cluster.deleted("Pod", victim)
     after = {p["metadata"]["name"] for p in cluster.all("Pod")}
     assert victim not in after
     assert len(after & before) == 1
     assert len(ready(cluster)) == 2
 
 
-def test_replicaset_of_a_foreign_hash_is_recognised_by_its_template(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(2))
-    cluster.settle()
+def test_replicaset_of_a_foreign_hash_is_adopted(cluster: Any, deployment: Any) -> None:
+    cluster.created("Deployment", "web", spec=deployment(2))
     (ours,) = cluster.all("ReplicaSet")
     labels = {"app": "web", "pod-template-hash": "77b4fdf86c"}
     spec = {**ours["spec"], "template": {**ours["spec"]["template"], "metadata": {"labels": labels}}}
     cluster.delete("ReplicaSet", ours["metadata"]["name"])
     owners = ours["metadata"]["ownerReferences"]
     meta = {"name": "web-77b4fdf86c", "namespace": "default", "labels": labels, "ownerReferences": owners}
-    cluster.create("ReplicaSet", "web-77b4fdf86c", spec=spec, metadata=meta)
-    cluster.settle()
+    cluster.created("ReplicaSet", "web-77b4fdf86c", spec=spec, metadata=meta)
     assert [rs["metadata"]["name"] for rs in cluster.all("ReplicaSet")] == ["web-77b4fdf86c"]
 
 
 def test_name_taken_by_a_stranger_counts_as_collision(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", spec=deployment(1))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(1))
     (ours,) = cluster.all("ReplicaSet")
     name = ours["metadata"]["name"]
-    cluster.delete("Deployment", "web")
-    cluster.settle()
+    cluster.deleted("Deployment", "web")
     cluster.create("ReplicaSet", name, spec={**ours["spec"], "replicas": 0})
-    cluster.create("Deployment", "web", spec=deployment(1))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(1))
     status = cluster.get("Deployment", "web")["status"]
     assert status["collisionCount"] == 1
     assert status["availableReplicas"] == 1
 
 
 def test_nothing_is_created_in_a_namespace_that_goes_away(cluster: Any, deployment: Any) -> None:
-    cluster.create("Deployment", "web", namespace="gone", spec=deployment(1))
-    cluster.settle()
+    cluster.created("Deployment", "web", namespace="gone", spec=deployment(1))
     assert cluster.all("ReplicaSet") == []
-    cluster.create("Namespace", "gone", "")
-    cluster.settle()
+    cluster.created("Namespace", "gone", "")
     assert len(ready(cluster)) == 1

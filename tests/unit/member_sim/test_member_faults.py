@@ -17,7 +17,7 @@ from services.member_sim.faults import (
     verb_of,
 )
 from services.member_sim.settings import from_environment
-from services.member_sim.world.pod_requests import amount, pod_requests
+from services.member_sim.world.pod_requests import amounts, pod_requests
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,7 @@ def test_node_fault_without_names_stops_and_starts_all(cluster: Any) -> None:
 
 def test_pod_fault_reaches_only_its_workload(cluster: Any, deployment: Any) -> None:
     cluster.create("Deployment", "web", spec=deployment(1))
-    cluster.create("Deployment", "api", spec=deployment(1, app="api"))
-    cluster.settle()
+    cluster.created("Deployment", "api", spec=deployment(1, app="api"))
     cluster.again(set_pods(cluster.state, PodFault(namespace="default", name="web")))
     cluster.settle()
     assert cluster.get("Deployment", "web")["status"].get("readyReplicas", 0) == 0
@@ -133,4 +132,6 @@ def test_requests_of_a_pod() -> None:
         "overhead": {"cpu": "50m"},
     }
     assert pod_requests(spec) == {"pods": 1, "cpu": 3050, "memory": 2**30}
-    assert amount("cpu", "nonsense") == 0
+    assert amounts({"cpu": "nonsense"}) == {"cpu": 0}
+    after = {"containers": [box("1")], "initContainers": [box("200m", restartPolicy="Always"), box("3")]}
+    assert pod_requests(after)["cpu"] == 3200, "a sidecar runs beside what starts after it"

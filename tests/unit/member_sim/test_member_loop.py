@@ -158,7 +158,7 @@ async def test_slow_writes_are_not_repeated(deployment: Any) -> None:
     assert created.count(PODS) == 2
 
 
-async def test_lost_history_leads_to_a_new_list_that_misses_nothing(deployment: Any) -> None:
+async def test_lost_watch_history_leads_to_a_new_list(deployment: Any) -> None:
     api = FakeApi()
     async with running(api) as loop:
         await add(api, deployment(2))
@@ -172,7 +172,7 @@ async def test_lost_history_leads_to_a_new_list_that_misses_nothing(deployment: 
     assert victim not in api.objects
 
 
-async def test_room_is_promised_while_pods_are_on_their_way(deployment: Any) -> None:
+async def test_capacity_is_reserved_for_pods_being_created(deployment: Any) -> None:
     api = FakeApi()
     async with running(api, cpu="2") as loop:
         await api.until(lambda: loop.idle and loop.state.capacity)

@@ -14,7 +14,7 @@ from services.member_sim import app
 from services.member_sim.settings import MemberSettings
 
 
-async def test_a_member_whose_store_was_replaced_ends_to_be_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_member_with_a_replaced_store_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def replaced(*_: Any) -> None:
         raise StoreReplaced("the stream is another one")
 

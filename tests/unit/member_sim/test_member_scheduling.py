@@ -19,8 +19,7 @@ def scheduled(cluster: Any, name: str) -> dict[str, Any]:
 
 
 def test_pod_runs_with_addresses_and_container_statuses(cluster: Any) -> None:
-    cluster.create("Pod", "one", spec=pod())
-    cluster.settle()
+    cluster.created("Pod", "one", spec=pod())
     found = cluster.get("Pod", "one")
     status = found["status"]
     node = cluster.get("Node", found["spec"]["nodeName"], "")
@@ -33,7 +32,7 @@ def test_pod_runs_with_addresses_and_container_statuses(cluster: Any) -> None:
     assert scheduled(cluster, "one")["status"] == "True"
 
 
-def test_pods_spread_over_nodes_and_stop_when_the_cluster_is_full(cluster: Any) -> None:
+def test_pods_spread_over_nodes_until_the_cluster_is_full(cluster: Any) -> None:
     for number in range(5):
         cluster.create("Pod", f"p{number}", spec=pod("4"))
     cluster.settle()
@@ -46,14 +45,13 @@ def test_pods_spread_over_nodes_and_stop_when_the_cluster_is_full(cluster: Any) 
     assert condition["message"] == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_waiting_pod_takes_the_room_that_another_leaves(cluster: Any) -> None:
+def test_pending_pod_takes_freed_capacity(cluster: Any) -> None:
     for number in range(3):
         cluster.create("Pod", f"p{number}", spec=pod("8"))
     cluster.settle()
     waiting = next(p["metadata"]["name"] for p in cluster.all("Pod") if "nodeName" not in p["spec"])
     leaving = next(p["metadata"]["name"] for p in cluster.all("Pod") if "nodeName" in p["spec"])
-    cluster.delete("Pod", leaving)
-    cluster.settle()
+    cluster.deleted("Pod", leaving)
     assert cluster.get("Pod", waiting)["status"]["phase"] == "Running"
     assert scheduled(cluster, waiting)["status"] == "True"
 
@@ -66,10 +64,9 @@ def test_number_of_pods_is_limited(make_cluster: Any) -> None:
     assert scheduled(cluster, "p2")["message"] == "0/1 nodes are available: 1 Too many pods."
 
 
-def test_replicas_created_in_one_go_share_the_room(make_cluster: Any, deployment: Any) -> None:
+def test_replicas_created_together_share_capacity(make_cluster: Any, deployment: Any) -> None:
     cluster = make_cluster(nodes=2, cpu="2")
-    cluster.create("Deployment", "web", spec=deployment(6, cpu="1"))
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=deployment(6, cpu="1"))
     placed = sorted(p["spec"].get("nodeName", "") for p in cluster.all("Pod"))
     assert placed == ["", "", "m-node-1", "m-node-1", "m-node-2", "m-node-2"]
     status = cluster.get("Deployment", "web")["status"]
@@ -77,8 +74,7 @@ def test_replicas_created_in_one_go_share_the_room(make_cluster: Any, deployment
 
 
 def test_cordoned_node_gets_no_new_pods_and_keeps_the_old(cluster: Any) -> None:
-    cluster.create("Pod", "old", spec=pod(nodeName="m-node-1"))
-    cluster.settle()
+    cluster.created("Pod", "old", spec=pod(nodeName="m-node-1"))
     cluster.change("Node", "m-node-1", "", unschedulable=True)
     for number in range(3):
         cluster.create("Pod", f"p{number}", spec=pod("1"))
@@ -87,8 +83,7 @@ def test_cordoned_node_gets_no_new_pods_and_keeps_the_old(cluster: Any) -> None:
     assert cluster.get("Pod", "old")["status"]["phase"] == "Running"
     taints = cluster.get("Node", "m-node-1", "")["spec"]["taints"]
     assert [t["key"] for t in taints] == ["node.kubernetes.io/unschedulable"]
-    cluster.change("Node", "m-node-1", "", unschedulable=False)
-    cluster.settle()
+    cluster.changed("Node", "m-node-1", "", unschedulable=False)
     assert "taints" not in cluster.get("Node", "m-node-1", "")["spec"]
 
 
@@ -106,8 +101,7 @@ def test_cordoned_node_gets_no_new_pods_and_keeps_the_old(cluster: Any) -> None:
 def test_taints_and_tolerations(make_cluster: Any, tolerations: list[Any], runs: bool) -> None:
     cluster = make_cluster(nodes=1)
     cluster.change("Node", "m-node-1", "", taints=[TAINT])
-    cluster.create("Pod", "p", spec=pod(tolerations=tolerations))
-    cluster.settle()
+    cluster.created("Pod", "p", spec=pod(tolerations=tolerations))
     assert ("nodeName" in cluster.get("Pod", "p")["spec"]) is runs
 
 
@@ -141,17 +135,15 @@ def required(*terms: Any) -> dict[str, Any]:
     ],
 )
 def test_selectors_and_required_affinity(cluster: Any, spec: dict[str, Any], node: str | None) -> None:
-    cluster.create("Pod", "p", spec=pod(**spec))
-    cluster.settle()
+    cluster.created("Pod", "p", spec=pod(**spec))
     assert cluster.get("Pod", "p")["spec"].get("nodeName") == node
 
 
-def test_node_that_stops_keeps_pods_until_their_toleration_runs_out(cluster: Any, deployment: Any) -> None:
+def test_stopped_node_keeps_pods_for_their_toleration(cluster: Any, deployment: Any) -> None:
     patience = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
     spec = deployment(2)
     spec["template"]["spec"]["tolerations"] = [{**patience, "tolerationSeconds": 60}]
-    cluster.create("Deployment", "web", spec=spec)
-    cluster.settle()
+    cluster.created("Deployment", "web", spec=spec)
     cluster.state.down.add("m-node-1")
     cluster.again([Key(NODES, "", "m-node-1"), *cluster.state.pods_on("m-node-1")])
     cluster.settle(30)
@@ -171,18 +163,14 @@ def test_node_that_stops_keeps_pods_until_their_toleration_runs_out(cluster: Any
 
 def test_pods_do_not_outlive_their_node(cluster: Any, deployment: Any) -> None:
     cluster.create("Deployment", "web", spec=deployment(2))
-    cluster.create("Node", "extra", "", spec={})
-    cluster.settle()
-    cluster.create("Pod", "there", spec=pod(nodeName="extra"))
-    cluster.settle()
-    cluster.delete("Node", "extra", "")
-    cluster.settle()
+    cluster.created("Node", "extra", "", spec={})
+    cluster.created("Pod", "there", spec=pod(nodeName="extra"))
+    cluster.deleted("Node", "extra", "")
     assert "there" not in {p["metadata"]["name"] for p in cluster.all("Pod")}
 
 
-def test_own_node_deleted_by_hand_comes_back_and_heartbeats_write_nothing(cluster: Any) -> None:
-    cluster.delete("Node", "m-node-1", "")
-    cluster.settle()
+def test_deleted_node_comes_back_without_heartbeat_writes(cluster: Any) -> None:
+    cluster.deleted("Node", "m-node-1", "")
     node = cluster.get("Node", "m-node-1", "")
     assert node["status"]["allocatable"] == {
         "cpu": "8",

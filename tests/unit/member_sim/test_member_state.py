@@ -16,7 +16,7 @@ async def server() -> ApiServer:
     return found
 
 
-async def test_managed_fields_are_not_held_and_an_update_without_them_keeps_them() -> None:
+async def test_update_keeps_managed_fields_that_are_not_held() -> None:
     api = await server()
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -39,7 +39,7 @@ async def test_managed_fields_are_not_held_and_an_update_without_them_keeps_them
     assert managers["member-sim"]["f:spec"] == {"f:replicas": {}}
 
 
-async def test_of_config_maps_and_service_accounts_only_those_of_the_controllers_are_read() -> None:
+async def test_only_objects_of_the_controllers_are_read() -> None:
     api = await server()
     for name in (ROOT_CA, "other"):
         await api.local.create("v1", "configmaps", {"metadata": {"name": name, "namespace": "ns"}})

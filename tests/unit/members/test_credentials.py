@@ -15,7 +15,7 @@ from schemas.agent import Expiry
 from services._kit.credentials.expiry import BadCredentials, credentials_of
 from services._kit.credentials.kubeconfig import kubeconfig_expiry
 from services.apiserver.auth.authentication import ServiceAccountTokens
-from services.cluster_monitor.credential_expiry import EXPIRING, WARNING_SECONDS, warns_at, with_expiry
+from services.cluster_monitor.readiness import EXPIRING, WARNING_SECONDS, warns_at, with_expiry
 
 NOT_AFTER = datetime(2030, 5, 1, tzinfo=UTC)
 SPEC = {"apiEndpoint": "https://member:6443", "secretRef": {"namespace": "karmada-cluster", "name": "m1"}}
@@ -56,7 +56,7 @@ def test_a_token_and_a_ca_are_enough():
     assert "abc" not in repr(found)
 
 
-def test_a_certificate_and_its_key_open_a_client_and_say_when_they_end():
+def test_client_certificate_opens_a_client():
     found = credentials_of(SPEC, secret(clientCert=CERT, clientKey=KEY, caBundle=CERT))
     assert found.open().server == "https://member:6443"
     what = "the client certificate in Secret karmada-cluster/m1"
@@ -84,14 +84,14 @@ def test_a_token_that_ends_says_so():
         ({"token": "a\r\nX-Remote-User: admin", "caBundle": CERT}, "key token holds characters"),
     ],
 )
-def test_what_is_wrong_is_named_with_secret_and_key(data, words):
+def test_invalid_credential_is_named_with_secret_and_key(data, words):
     with pytest.raises(BadCredentials, match=words) as refused:
         credentials_of(SPEC, secret(**data))
     assert "Secret karmada-cluster/m1" in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["%%%", "x", base64.b64encode(b"\xff\xfe").decode()])
-def test_what_is_no_base64_of_a_text_is_named(value):
+def test_invalid_base64_is_named(value):
     broken = secret(caBundle=CERT)
     broken["data"]["token"] = value
     with pytest.raises(BadCredentials, match="Secret karmada-cluster/m1: key token is no base64"):
@@ -104,7 +104,7 @@ def test_a_cluster_without_an_address_or_a_secret_is_named(field, words):
         credentials_of({**SPEC, field: None}, secret(token="t", caBundle=CERT))
 
 
-def test_a_long_life_is_reported_a_week_before_its_end_and_a_short_one_near_it():
+def test_expiry_is_reported_ahead_by_lifetime():
     year = Expiry(at=400 * 86_400.0, since=35 * 86_400.0, what="x")
     hour = Expiry(at=1_003_600.0, since=1_000_000.0, what="x")
     assert warns_at(year) == year.at - WARNING_SECONDS
@@ -112,7 +112,7 @@ def test_a_long_life_is_reported_a_week_before_its_end_and_a_short_one_near_it()
     assert warns_at(Expiry(at=5e8, what="x")) == 5e8 - WARNING_SECONDS
 
 
-def test_the_condition_comes_before_the_end_and_goes_with_other_credentials():
+def test_expiry_condition_ends_with_new_credentials():
     soon = Expiry(at=2_000_000.0, since=1_000_000.0, what="the token in Secret a/b")
     ready = {"type": "Ready", "status": "True"}
     assert with_expiry([ready], soon, 1_500_000.0) == [ready]
@@ -127,7 +127,7 @@ def test_the_condition_comes_before_the_end_and_goes_with_other_credentials():
     assert (mended[1]["status"], mended[1]["reason"]) == ("False", "CredentialsValid")
 
 
-def test_the_end_of_a_kubeconfigs_credentials_is_read_from_its_files(tmp_path):
+def test_expiry_of_a_kubeconfig_is_read_from_its_files(tmp_path):
     (tmp_path / "client.pem").write_text(CERT)
     file = tmp_path / "config"
     file.write_text(

@@ -51,7 +51,7 @@ class Control(KubeClient):
         self.events.put_nowait(WatchEvent(kind, Raw(msgspec.json.encode(secret(name, version)))))
 
 
-async def test_changes_of_a_secret_reach_who_asked_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secret_change_reaches_its_subscribers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_watch, "REFUSED_SECONDS", 0.01)
     control = Control(refusals=3)
     first: list[str] = []
@@ -73,7 +73,7 @@ async def test_changes_of_a_secret_reach_who_asked_for_it_alone(monkeypatch: pyt
         await watch.close()
 
 
-async def test_a_namespace_that_nobody_asks_about_is_not_watched() -> None:
+async def test_namespace_without_subscribers_is_not_watched() -> None:
     control = Control()
     seen: list[str] = []
     watch = SecretWatch(control)
@@ -87,7 +87,7 @@ async def test_a_namespace_that_nobody_asks_about_is_not_watched() -> None:
 @pytest.mark.parametrize(
     ("at", "known"), [(1e300, False), (-5.0, False), (253_402_300_800.0, False), (1_900_000_000.0, True)]
 )
-def test_an_end_of_credentials_that_no_calendar_has_is_not_believed(at: float, known: bool) -> None:
+def test_impossible_expiry_is_ignored(at: float, known: bool) -> None:
     sample = Sample(at=1.0, online=True, healthy=True, expiry=Expiry(at=at, since=1e301, what="x" * 9999))
     found = heard(msgspec.json.encode(Hello(cluster="m3", instance="a", at=1.0, sample=sample)), 5.0)
     assert found is not None

@@ -19,10 +19,10 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
-from services._kit.base.token_bucket import Bucket
+from services._kit.base.pacing import Bucket
 from services._rules.interpreter.configuration import KINDS
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
-from services.registrar.state import RegistrarState, fold, forget
+from services.registrar.state import RegistrarState, fold
 from tests.support.agent_works import A, B, rendered, withdrawn
 from tests.support.facts import raw
 
@@ -157,7 +157,7 @@ def test_restart_knows_as_much_of_absent_works() -> None:
 
 def test_purged_works_are_forgotten() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
-    forget(state, Purged(objects=(Gone(A, 2), Gone(B, 2))))
+    state.forget(Purged(objects=(Gone(A, 2), Gone(B, 2))))
     assert set(state.works["m1"].digests) == {B}
     assert not state.observed
 
@@ -237,7 +237,7 @@ def test_status_beyond_the_total_is_left_out_and_reported() -> None:
     said(status(A, 300))
     assert said(status(B, 600)).status == status(B, 600).status
     assert state.kept == {"m1": 900}
-    forget(state, Purged(objects=(Gone(A, 9), Gone(B, 9))))
+    state.forget(Purged(objects=(Gone(A, 9), Gone(B, 9))))
     assert not state.kept
     assert not state.sizes
 

@@ -18,8 +18,7 @@ from services._rules.kubernetes.event_objects import Note, event_name, event_of
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.overrides import OverrideError
 from services.status_aggregator.decide import within_bounds
-from services.status_aggregator.event_announcements import announce, bound, overridden
-from services.status_aggregator.pending_observations import Early
+from services.status_aggregator.event_announcements import Early, announce, bound, overridden
 from tests.support.facts import (
     KEY,
     binding,

@@ -99,10 +99,10 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
     (RENDERER, OverrideRenderer, set()),
     (AGGREGATOR, lambda: StatusAggregator(AggregatorSettings(control_kubeconfig=CONTROL)), set()),
     (FAILOVER, lambda: Failover(load(FailoverSettings, {})), set()),
-    (DESCHEDULER, lambda: Descheduler(DeschedulerSettings()), {"answers"}),
+    (DESCHEDULER, lambda: Descheduler(DeschedulerSettings()), set()),
     (MONITOR, lambda: ClusterMonitor(MonitorSettings(control_kubeconfig=CONTROL)), {"clusters", "guard"}),
     (JANITOR, lambda: Janitor(JanitorSettings()), set()),
-    (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger", "remotes"}),
+    (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger"}),
 ]
 """Services, and the fields of their states that take in what a decision found out."""
 

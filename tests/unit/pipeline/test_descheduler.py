@@ -19,11 +19,11 @@ from schemas.keys import ObjectKey
 from services._kit.base.log_errors import Unavailable
 from services._kit.base.settings import SettingsError, load
 from services._kit.log.stream_port import match
-from services.descheduler.app import Descheduler
-from services.descheduler.decide import DescheduleDecision, Question, decide, next_turn
+from services._rules.decision import Decision
+from services.descheduler.app import Descheduler, Estimators, NoAnswer
+from services.descheduler.decide import Question, decide, next_turn
 from services.descheduler.settings import DeschedulerSettings
-from services.descheduler.state import Answers, forget
-from services.descheduler.unschedulable_queries import Estimators, NoAnswer
+from services.descheduler.state import Answers
 from tests.support import facts
 from tests.support.facts import DIVIDED, KEY, binding, evicted, placement, raw, ready_in, released
 from tests.support.harness import DESCHEDULER, Harness
@@ -46,12 +46,10 @@ class Descheduling(Harness):
     def __init__(self, *events: Known) -> None:
         super().__init__(DESCHEDULER, *events, now=NOW)
 
-    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> DescheduleDecision:
-        if unschedulable:
-            self.state.answers[KEY] = Answers(self.state.objects[KEY].seen, unschedulable)
-        decision = decide(self.state, KEY, now, INTERVAL, turn)
-        self.state.answers.clear()
-        self.given(*([] if decision.event is None else [decision.event]))
+    def decides(self, now: float = NOW, turn: float | None = None, **unschedulable: int) -> Decision:
+        answers = Answers(self.state.objects[KEY].asked_from, unschedulable) if unschedulable else None
+        decision = decide(self.state, KEY, now, INTERVAL, turn, answers)
+        self.given(*decision.events)
         return decision
 
 
@@ -60,15 +58,20 @@ def short() -> Descheduling:
     return Descheduling(binding(8, DIVIDED), placed(m1=5, m2=3), ready_in(m1=2, m2=3))
 
 
-def lowered(verdict: DescheduleDecision) -> dict[str, int]:
-    assert verdict.event is not None
-    return {item.name: item.replicas for item in verdict.event.clusters}
+def fact(decision: Decision) -> ReplicasDescheduled:
+    (event,) = decision.events
+    assert isinstance(event, ReplicasDescheduled)
+    return event
+
+
+def lowered(verdict: Decision) -> dict[str, int]:
+    return {item.name: item.replicas for item in fact(verdict).clusters}
 
 
 def test_object_lacking_ready_replicas_is_asked_about_in_turn() -> None:
     descheduler = short()
-    assert descheduler.decides() == DescheduleDecision(turn=TURN)
-    question = descheduler.decides(TURN, TURN).question
+    assert descheduler.decides() == Decision(wake_at=TURN)
+    (question,) = descheduler.decides(TURN, TURN).effects
     assert question == Question(KEY, ("m1",), (2, 0, 0)), "m2 lacks nothing"
 
 
@@ -79,20 +82,19 @@ def test_turns_are_the_same_for_all_and_after_a_restart() -> None:
 
 
 def test_turn_from_before_a_clock_step_is_not_waited_for() -> None:
-    assert short().decides(NOW, NOW + 3600) == DescheduleDecision(turn=TURN)
+    assert short().decides(NOW, NOW + 3600) == Decision(wake_at=TURN)
 
 
 def test_unschedulable_replicas_are_lowered_to_ready_ones() -> None:
     descheduler = short()
     verdict = descheduler.decides(TURN, TURN + INTERVAL, m1=3)
     assert lowered(verdict) == {"m1": 2}
-    assert verdict.event is not None
-    assert (verdict.event.placement, verdict.event.provenance.own) == (2, {"binding": 1, "placement": 2, "rollup": 3})
-    assert descheduler.decides(TURN, TURN + INTERVAL) == DescheduleDecision(), "now m1 has what it was given"
+    assert (fact(verdict).placement, fact(verdict).provenance.own) == (2, {"binding": 1, "placement": 2, "rollup": 3})
+    assert descheduler.decides(TURN, TURN + INTERVAL) == Decision(), "now m1 has what it was given"
 
 
 def test_answer_without_effect_leaves_the_next_turn() -> None:
-    assert short().decides(TURN, TURN + INTERVAL, m1=6) == DescheduleDecision(turn=TURN + INTERVAL)
+    assert short().decides(TURN, TURN + INTERVAL, m1=6) == Decision(wake_at=TURN + INTERVAL)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +108,9 @@ def test_answer_without_effect_leaves_the_next_turn() -> None:
 )
 def test_outdated_answer_is_not_used(news: Known) -> None:
     descheduler = short()
-    descheduler.state.answers[KEY] = Answers(descheduler.state.objects[KEY].seen, {"m1": 3})
+    answers = Answers(descheduler.state.objects[KEY].asked_from, {"m1": 3})
     descheduler.given(news)
-    assert decide(descheduler.state, KEY, TURN, INTERVAL, TURN + INTERVAL).event is None
+    assert not decide(descheduler.state, KEY, TURN, INTERVAL, TURN + INTERVAL, answers).events
 
 
 def test_lowered_replicas_stay_until_the_next_placement() -> None:
@@ -117,8 +119,7 @@ def test_lowered_replicas_stay_until_the_next_placement() -> None:
     descheduler.given(ready_in(m1=3, m2=0))
     verdict = descheduler.decides(TURN + INTERVAL, TURN, m2=2)
     assert lowered(verdict) == {"m1": 4, "m2": 3}
-    assert verdict.event is not None
-    assert [item.before for item in verdict.event.clusters] == [4, 5]
+    assert [item.before for item in fact(verdict).clusters] == [4, 5]
 
 
 def test_later_placement_replaces_lowered_replicas() -> None:
@@ -131,8 +132,8 @@ def test_later_placement_replaces_lowered_replicas() -> None:
 def test_an_evicted_cluster_is_not_asked_about() -> None:
     descheduler = Descheduling(binding(8, DIVIDED), placed(m1=5, m2=3), ready_in(m1=2, m2=1))
     descheduler.given(evicted("m1"))
-    question = descheduler.decides(TURN, TURN).question
-    assert question is not None
+    (question,) = descheduler.decides(TURN, TURN).effects
+    assert isinstance(question, Question)
     assert question.clusters == ("m2",)
 
 
@@ -149,7 +150,7 @@ def test_an_evicted_cluster_is_not_asked_about() -> None:
     ids=["all ready", "static weights", "another uid", "not placed", "released", "placement released"],
 )
 def test_no_descheduling_without_a_reason(descheduler: Descheduling) -> None:
-    assert descheduler.decides(TURN, TURN, m1=3) == DescheduleDecision()
+    assert descheduler.decides(TURN, TURN, m1=3) == Decision()
 
 
 def test_status_of_another_uid_does_not_count() -> None:
@@ -167,14 +168,14 @@ def test_ended_objects_are_forgotten() -> None:
     descheduler = short()
     descheduler.decides(TURN, TURN, m1=3)
     purged = Purged(objects=(Gone(KEY, 100),))
-    forget(descheduler.state, purged)
+    descheduler.state.forget(purged)
     assert KEY in descheduler.state.objects
     descheduler.given(
         released(),
         PlacementReleased(key=KEY, uid="u1"),
         StatusRolledUp(key=KEY, uid="u1", closed=True),
     )
-    forget(descheduler.state, purged)
+    descheduler.state.forget(purged)
     assert not descheduler.state.objects
     assert not descheduler.state.subjects
 

@@ -13,9 +13,8 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from services._kit.runtime.runner import Runner
-from services.descheduler.app import Descheduler
+from services.descheduler.app import Descheduler, NoAnswer
 from services.descheduler.settings import DeschedulerSettings
-from services.descheduler.unschedulable_queries import NoAnswer
 from services.gateway import state as gateway
 from services.gateway.views import binding_views as bindings
 from services.scheduler.app import Scheduler

@@ -9,13 +9,12 @@ from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
 from services.detector.app import Detector, Store
 from services.detector.decide import (
-    INLINE_BYTES,
     DetectorDecision,
     WriteClaim,
     WritePolicyId,

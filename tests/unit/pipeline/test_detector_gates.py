@@ -15,12 +15,12 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.settings import SettingsError, load
 from services._kit.kube.client import KubeClient
-from services._rules.interpreter import INTERPRET_COMPONENT, Interpreter, NativeInterpreter, interpret_chain
+from services._kit.kube.event_recorder import EventRecorder
+from services._rules.interpreter import NativeInterpreter, Operation
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
 from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
 from services.detector.decide import DetectorDecision
-from services.detector.policy_event_recorder import Complaints
 from services.detector.settings import DetectorSettings
 from tests.support.detector_harness import DetectorHarness, notes, policy, request
 from tests.support.endpoints import answering
@@ -191,25 +191,25 @@ class Sets(NativeInterpreter):
     """Describes every Deployment as a set of two components."""
 
     def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
-        return operation == INTERPRET_COMPONENT and kind == "Deployment"
+        offered = operation == Operation.COMPONENT and kind == "Deployment"
+        return offered or super().hook_enabled(api_version, kind, operation)
 
-    def get_components(self, obj: dict[str, Any]) -> list[dict[str, Any]]:
+    def interpret(self, operation: str, obj: dict[str, Any], *arguments: Any) -> Any:
+        if operation != Operation.COMPONENT:
+            return super().interpret(operation, obj, *arguments)
         requirements = {"resourceRequest": {"cpu": "1"}}
         return [{"name": name, "replicas": 1, "replicaRequirements": requirements} for name in ("head", "worker")]
 
 
-CHAIN: Interpreter = interpret_chain((Sets(), NativeInterpreter()))
-
-
 def test_components_replace_replicas_in_the_binding() -> None:
-    asked = binding_spec(deployment(3), {}, ON, lambda name: None, CHAIN)
+    asked = binding_spec(deployment(3), {}, ON, lambda name: None, Sets())
     assert [component["name"] for component in asked.spec["components"]] == ["head", "worker"]
     assert not {"replicas", "replicaRequirements"} & asked.spec.keys()
     assert (asked.replicas, asked.workload) == (0, False)
 
 
 def test_replicas_count_without_gate_or_components() -> None:
-    for options, interpreter in ((DetectorOptions(), CHAIN), (ON, interpret_chain((NativeInterpreter(),)))):
+    for options, interpreter in ((DetectorOptions(), Sets()), (ON, NativeInterpreter())):
         asked = binding_spec(deployment(3), {}, options, lambda name: None, interpreter)
         assert (asked.replicas, asked.workload) == (3, True)
         assert "components" not in asked.spec
@@ -266,15 +266,15 @@ async def test_complaint_is_written_once_until_settled(
     posted: Posted,
 ) -> None:
     seen, answers, client = posted
-    complaints = Complaints()
+    complaints = EventRecorder(client, lambda: 1.0)
     answers += [503, 200, 200, 409]
     async with asyncio.timeout(60):
         for message in ("a", "a", "b"):
-            complaints.tell(client, note(message), 1.0)
+            complaints.tell_once(note(message))
             await complaints.drained()
         assert seen == [("POST", "a"), ("POST", "a"), ("POST", "b")], "a busy server is asked again"
         complaints.settled(KEY)
-        complaints.tell(client, note("b"), 2.0)
+        complaints.tell_once(note("b"))
         await complaints.drained()
     assert seen[3:] == [("POST", "b"), ("PATCH", "")], "what an earlier instance said is renewed"
-    await complaints.close()
+    await complaints.drop()

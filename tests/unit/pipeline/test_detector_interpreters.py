@@ -11,7 +11,7 @@ import pytest
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
-from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS, Configured
 from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
 from services.detector import state as det
@@ -142,7 +142,9 @@ class Interpreted(DetectorHarness):
         super().__init__(*policies)
         self.answer = answer
         self.asked = self.edits = 0
-        self.interpretation = Interpretation(self.state, self._answer)
+        self.interpretation = Interpretation(self._answer)
+        self.state.reinterpret = self.interpretation.take
+        self.state.interpreter = self.interpretation.interpreter
 
     def _answer(self, question: InterpretationQuery) -> Any:
         obj = question.arguments[0]
@@ -293,15 +295,15 @@ def test_service_asks_for_what_a_decision_lacks() -> None:
     det.take_policy_list(state, CUSTOMIZATION, {WIDGETS: customization("x", kind="Widget")})
     det.take_template(state, KEY, widget(size=1))
     (ask,) = service.decide(state, KEY, 0.0).effects
-    assert [question.operation for question in ask.questions] == [INTERPRET_REPLICA]  # type: ignore[attr-defined]
+    assert [question.operation for question in ask.questions] == [Operation.REPLICA]  # type: ignore[attr-defined]
     assert ask.key == KEY  # type: ignore[attr-defined]
 
 
 def test_shipped_kinds_need_no_customization() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
     interpreter = service.new_state().interpreter
-    assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", INTERPRET_REPLICA)
-    assert not interpreter.hook_enabled("example.io/v1", "Widget", INTERPRET_COMPONENT)
+    assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", Operation.REPLICA)
+    assert not interpreter.hook_enabled("example.io/v1", "Widget", Operation.COMPONENT)
 
 
 class Told:
@@ -316,7 +318,7 @@ class Told:
 
 def test_script_broken_again_is_reported_again() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
-    told = service._complaints = Told()  # type: ignore[assignment] # all that decisions use
+    told = service._recorder = Told()  # type: ignore[assignment] # all that decisions use
     detector = customized()
     detector.customized("wrong")
     assert notes(detector.decides())

@@ -6,10 +6,11 @@ from typing import Any
 
 from schemas.codec import encode, subject_of
 from schemas.events.observed import Drift, WorkObserved
+from schemas.topology import OBSERVED
 from services._kit.delivery.lane_parts import instead_of, says_the_same
 from services._rules.delivery.drift import removed
 from services._rules.history.event_words import summarize
-from services._rules.history.timeline import OBSERVED, Fact, timeline
+from services._rules.history.timeline import Fact, timeline
 from services.status_aggregator.event_announcements import announce
 from tests.support import facts
 from tests.support.harness import aggregator_of
@@ -28,7 +29,7 @@ def test_repaired_drift_is_a_history_line_without_cause() -> None:
     assert summarize(seen(operation="created", drift=removed())) == (
         "m1: it was deleted in the cluster; created again, Healthy"
     )
-    (step,) = timeline([Fact(9, 5.0, subject_of(repaired), encode(repaired), OBSERVED)])
+    (step,) = timeline([Fact(9, 5.0, subject_of(repaired), encode(repaired), OBSERVED.name)])
     assert step.causes == ()
 
 

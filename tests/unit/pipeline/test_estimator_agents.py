@@ -14,10 +14,10 @@ from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCl
 from schemas.manifest import Manifest
 from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Picture, read_requirements, requirements_of
 from services._rules.capacity.reserved import needs_of
-from services.estimator.decide import Later, ask
-from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, Remote
+from services.estimator.decide import EstimateDecision, ask, decide
+from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, MemberAnswers, Remote
 from tests.support.facts import AGGREGATED, KEY, NOW, ONE_CLUSTER, binding, cluster, cpus, node, only
-from tests.support.harness import ESTIMATOR, Harness
+from tests.support.harness import ESTIMATOR, ESTIMATOR_PATIENCE, Harness
 
 PULLED: Manifest = {**AGGREGATED, **only("m1", "m3")}
 NEEDS = cpus(3)
@@ -43,15 +43,21 @@ class Asking(Harness):
     """An estimator with a pull member m3."""
 
     def __init__(self, *events: Known) -> None:
+        self.members = MemberAnswers()
         super().__init__(ESTIMATOR, LeaseTaken(service="estimator", instance="e"), cluster("m3", syncMode="Pull"))
         self.given(*events)
-        self.state.remotes["m3"] = Remote()
+        self.members.agents["m3"] = Remote()
 
-    def asks(self) -> CapacityEstimated | Later | None:
-        made = self.decision()
-        ask(self.state, KEY, made, self.now)
-        found: CapacityEstimated | Later | None = made.found
-        return found
+    def asks(self) -> EstimateDecision:
+        made = decide(self.state, self.members, KEY, self.now, ESTIMATOR_PATIENCE)
+        ask(self.members, KEY, made, self.now)
+        return made
+
+    def waits(self) -> float | None:
+        """When it asks again, unless it has an estimate."""
+        made = self.asks()
+        assert not made.events
+        return made.wake_at
 
     def agent_says(self, *replicas: int) -> list[Manifest]:
         """The agent is asked and answers; what it was asked."""
@@ -62,12 +68,11 @@ class Asking(Harness):
 
     @property
     def remote(self) -> Remote:
-        found: Remote = self.state.remotes["m3"]
-        return found
+        return self.members.agents["m3"]
 
     def estimates(self) -> dict[str, int]:
         """Append the estimate; its replicas by cluster."""
-        event = self.asks()
+        (event,) = self.asks().events
         assert isinstance(event, CapacityEstimated), event
         self.takes([event])
         return {item.cluster: item.replicas for item in event.estimates}
@@ -75,13 +80,13 @@ class Asking(Harness):
 
 def test_agent_is_asked_once_and_its_answer_recorded() -> None:
     asking = Asking(requested(4))
-    assert asking.asks() == Later(NOW + 2.0)
+    assert asking.waits() == NOW + 2.0
     assert asking.agent_says(5) == []
-    event = asking.asks()
+    (event,) = asking.asks().events
     assert isinstance(event, CapacityEstimated)
     assert event.estimates == (ClusterEstimate("m3", 5, "agent", 3, NOW),)
     asking.takes([event])
-    assert asking.asks() is None
+    assert asking.asks() == EstimateDecision()
     assert asking.remote.next_digests() == []
 
 
@@ -91,14 +96,14 @@ def test_changed_binding_needs_another_answer() -> None:
     asking.agent_says(5)
     asking.estimates()
     asking.given(requested(6))
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
     asking.agent_says(2)
     assert asking.estimates() == {"m3": 2}
 
 
 def test_absent_agent_is_waited_for_once() -> None:
     asking = Asking(requested(4))
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
     asking.agent_says()
     assert asking.estimates() == {"m3": NO_OPINION}
     asking.now += PROBE_SECONDS
@@ -109,7 +114,7 @@ def test_absent_agent_is_waited_for_once() -> None:
     assert asking.estimates() == {"m3": NO_OPINION}
     asking.agent_says(3)
     asking.given(requested(7))
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
 
 
 def test_unschedulable_is_asked_about_again_later() -> None:
@@ -118,12 +123,12 @@ def test_unschedulable_is_asked_about_again_later() -> None:
     asking.agent_says(2)
     asking.estimates()
     asking.given(PlacementFailed(key=KEY, uid="u1", reason="Unschedulable", message="no room"))
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
     asking.agent_says(2)
-    assert asking.asks() == Later(asking.now + FRESH_SECONDS)
+    assert asking.waits() == asking.now + FRESH_SECONDS
     assert asking.remote.next_digests() == []
     asking.now += FRESH_SECONDS + 1
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
     asking.agent_says(4)
     assert asking.estimates() == {"m3": 4}
 
@@ -212,7 +217,7 @@ def test_sets_of_components_are_counted_whole() -> None:
 def test_component_sets_of_one_cluster_are_asked_about() -> None:
     components = [component("leader", 1, "1"), component("worker", 2, "3")]
     asking = Asking(binding(0, {**PULLED, **ONE_CLUSTER}, components=components))
-    assert isinstance(asking.asks(), Later)
+    assert asking.waits()
     asking.agent_says(1)
     assert asking.estimates() == {"m3": 1}
-    assert Asking(binding(0, PULLED, components=components)).asks() is None
+    assert Asking(binding(0, PULLED, components=components)).asks() == EstimateDecision()

@@ -8,13 +8,13 @@ from schemas.codec import Known
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.hints import Gone, Purged
 from schemas.manifest import Manifest
 from services._rules.capacity.node_index import MemberRooms
 from services._rules.capacity.replica_estimate import Answers, Picture
-from services.estimator import state as estimator_state
-from services.estimator.decide import Later
+from services.estimator import decide as estimator
+from services.estimator.remote import MemberAnswers
 from services.scheduler.decide import waits_until
 from tests.support.facts import (
     AGGREGATED,
@@ -59,7 +59,7 @@ class Pair(Harness):
     """Estimator and scheduler at the end of one log; what one of them decides both fold."""
 
     def __init__(self, *events: Known) -> None:
-        self.scheduler = Harness(SCHEDULER).state
+        self.scheduler, self.members = Harness(SCHEDULER).state, MemberAnswers()
         super().__init__(ESTIMATOR, LeaseTaken(service="estimator", instance="estimator-0"), *events)
         self.estimator = self.state
 
@@ -75,16 +75,20 @@ class Pair(Harness):
         for name, view in members.items():
             picture = Picture(quotas=False)
             picture.rooms = view
-            self.estimator.answers[name] = Answers(picture)
+            self.members.nodes[name] = Answers(picture)
 
     def estimates(self) -> dict[str, int] | None:
         """What the estimator appends, by cluster; None where it has nothing to say."""
-        event = self.decision().found
+        event = next(iter(self.asked().events), None)
         if event is None:
             return None
         assert isinstance(event, CapacityEstimated)
         self.takes([event])
         return {item.cluster: item.replicas for item in event.estimates}
+
+    def asked(self) -> estimator.EstimateDecision:
+        """What the estimator makes of the answers of members."""
+        return estimator.decide(self.estimator, self.members, KEY, NOW)
 
     def shows(self, event: PlacementEvent | None) -> None:
         """The members report what was placed."""
@@ -148,7 +152,7 @@ def test_dynamic_weights_follow_the_estimate() -> None:
 def test_each_request_is_estimated_once() -> None:
     pair = settled()
     assert pair.estimates() is None
-    pair.estimator.answers["m1"].picture.rooms.put_pod(pod("p", "node0", "3"))
+    pair.members.nodes["m1"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() is None
     assert list(pair.estimator.due()) == []
 
@@ -196,7 +200,7 @@ def test_scaling_needs_another_estimate() -> None:
     pair = settled()
     pair.given(binding(6, AGGREGATED, **NEEDS))
     assert pair.waits() == NOW + TIMEOUT
-    pair.estimator.answers["m2"].picture.rooms.put_pod(pod("p", "node0", "3"))
+    pair.members.nodes["m2"].picture.rooms.put_pod(pod("p", "node0", "3"))
     assert pair.estimates() == {"m1": 3, "m2": 2}
     assert pair.waits() is None
     assert sum(count or 0 for count in targets(pair.places()).values()) == 6
@@ -247,7 +251,7 @@ def test_silent_member_changes_no_estimate() -> None:
     pair.watches(m1=rooms(1), m2=rooms(2))
     pair.estimates()
     assert isinstance(pair.places(), PlacementFailed)
-    del pair.estimator.answers["m2"]
+    del pair.members.nodes["m2"]
     assert pair.estimates() is None
 
 
@@ -264,9 +268,9 @@ def test_summary_counts_for_members_without_a_view() -> None:
 def test_member_being_read_is_waited_for() -> None:
     pair = two()
     pair.watches(m1=rooms(), m2=MemberRooms())
-    pair.estimator.opening["m2"] = NOW + 1
-    assert pair.decision().found == Later(NOW + 1)
-    pair.estimator.opening["m2"] = NOW
+    pair.members.opening["m2"] = NOW + 1
+    assert pair.asked().wake_at == NOW + 1
+    pair.members.opening["m2"] = NOW
     assert pair.estimates() == {"m1": 3, "m2": -1}
 
 
@@ -297,8 +301,8 @@ def test_new_object_of_same_name_is_estimated_and_forgotten() -> None:
     assert pair.estimates() is None
     pair.given(binding(4, AGGREGATED, uid="u2", **NEEDS))
     assert pair.estimates() == {"m1": 3, "m2": 3}
-    pair.given(released(uid="u2"))
-    estimator_state.forget(pair.estimator, Purged(objects=(Gone(KEY, pair.seq),)))
+    pair.given(released(uid="u2"), PlacementReleased(key=KEY, uid="u1"))
+    pair.estimator.forget(Purged(objects=(Gone(KEY, pair.seq),)))
     assert pair.estimator.objects == {}
     assert pair.estimator.subjects == {}
 

@@ -13,7 +13,7 @@ from schemas.events.observed import WorkObserved
 from schemas.hints import Purged
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, fold, forget
+from services.executor.state import ExecutorState, fold
 from tests.support.facts import KEY, cluster, seen, withdrawn, work
 
 RENDERED, WITHDRAWN = work("m1"), withdrawn("m1")
@@ -93,5 +93,5 @@ def test_rejoined_cluster_carries_out_withdrawals(inside: Inside) -> None:
 def test_purged_cluster_is_forgotten(inside: Inside) -> None:
     inside.take(cluster("m1"), REMOVED)
     assert inside.state.removed == {"m1"}
-    forget(inside.state, Purged(objects=(), clusters=("m1",)))
+    inside.state.forget(Purged(objects=(), clusters=("m1",)))
     assert inside.state.removed == set()

@@ -109,7 +109,7 @@ def test_untolerated_taint_evicts_at_once() -> None:
     assert (task.purge_mode, task.replicas, task.created_at) == ("Gracefully", 1, NOW)
     assert event.provenance.own == {"binding": 4, "placement": 5}
     again = failover.decide()
-    assert again.event is None
+    assert not again.events
     assert again.wake_at == pytest.approx(NOW + 600, abs=0.01)
 
 
@@ -125,7 +125,7 @@ def test_toleration_seconds_count_from_the_taint() -> None:
     )
     failover = Failover().add(tainted("m1", ("x", "NoExecute"), ("y", "NoExecute")), cluster("m2"), requested, placed)
     assert failover.decide(NOW + 10) == FailoverDecision(wake_at=NOW + 30)
-    assert failover.decide(NOW + 30).event is not None
+    assert failover.decide(NOW + 30).events
 
 
 def test_endless_toleration_keeps_the_object() -> None:
@@ -140,7 +140,7 @@ def test_unreadable_placement_is_reported_and_nothing_moves() -> None:
     )
     failover = Failover().add(tainted("m1", ("x", "NoExecute")), binding(), failed)
     verdict = failover.decide()
-    assert verdict.event is None
+    assert not verdict.events
     assert "applied placement" in verdict.problem
 
 
@@ -207,7 +207,7 @@ def test_a_failed_placement_is_no_answer() -> None:
         provenance=Provenance(as_of=failover.seq),
     )
     failover.add(failed)
-    assert failover.decide(NOW + 1).event is None
+    assert not failover.decide(NOW + 1).events
 
 
 def test_cluster_with_expired_toleration_stays_excluded() -> None:
@@ -229,7 +229,7 @@ def test_cluster_with_expired_toleration_stays_excluded() -> None:
 def test_policy_sets_the_purge_mode() -> None:
     cluster_failover = {"cluster": {"purgeMode": "Directly"}}
     failover = leaving(binding(failover=cluster_failover))
-    event = failover.decide().event
+    (event,) = failover.decide().events
     assert isinstance(event, EvictionRequested)
     assert event.tasks[0].purge_mode == "Directly"
 
@@ -283,10 +283,10 @@ def unhealthy(purge: str = "Gracefully", rules: Rules = ON, **behaviour: Any) ->
 def test_application_leaves_where_it_stays_unhealthy() -> None:
     failover = report(unhealthy(gracePeriodSeconds=120), NOW, m1="Unhealthy", m2="Healthy")
     waiting = failover.decide(NOW + 1)
-    assert waiting.event is None
+    assert not waiting.events
     assert waiting.wake_at == pytest.approx(NOW + 60, abs=0.01)
     report(failover, NOW + 30, m1="Unhealthy", m2="Healthy")
-    event = failover.decide(NOW + 60.5).event
+    (event,) = failover.decide(NOW + 60.5).events
     assert isinstance(event, EvictionRequested)
     (task,) = event.tasks
     assert (task.from_cluster, task.reason, task.grace_period_seconds) == ("m1", "ApplicationFailure", 120)
@@ -299,7 +299,7 @@ def test_one_good_report_restarts_the_toleration() -> None:
     report(failover, NOW + 50, m1="Unknown", m2="Healthy")
     report(failover, NOW + 55, m1="Unhealthy", m2="Healthy")
     verdict = failover.decide(NOW + 61)
-    assert verdict.event is None
+    assert not verdict.events
     assert verdict.wake_at == pytest.approx(NOW + 115, abs=0.01)
 
 
@@ -317,7 +317,7 @@ def test_state_is_preserved_with_the_gate() -> None:
     rules = Rules(gates=Gates(stateful_failover_injection=True))
     keep = {"rules": [{"aliasLabelName": "stage", "jsonPath": "{.stage}"}]}
     failover = unhealthy("Directly", rules, statePreservation=keep)
-    event = report(failover, NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61).event
+    (event,) = report(failover, NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61).events
     assert isinstance(event, EvictionRequested)
     assert event.tasks[0].preserved_state == {"stage": "two"}
     assert event.tasks[0].clusters_before == ("m1", "m2")
@@ -326,5 +326,5 @@ def test_state_is_preserved_with_the_gate() -> None:
 def test_disabled_gate_is_reported_as_the_problem() -> None:
     rules = Rules(gates=Gates(graceful_eviction=False))
     verdict = report(unhealthy(rules=rules), NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61)
-    assert verdict.event is None
+    assert not verdict.events
     assert "GracefulEviction" in verdict.problem

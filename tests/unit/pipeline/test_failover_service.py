@@ -7,7 +7,7 @@ import pytest
 from schemas.codec import Known
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from services._kit.base.settings import SettingsError, load
-from services._kit.runtime.service import Decision
+from services._rules.decision import Decision
 from services._rules.feature_gates import DEFAULTS, FeatureGateError, feature_gates
 from services.failover.app import Failover
 from services.failover.eviction_rate import SLOWEST, EvictionRate

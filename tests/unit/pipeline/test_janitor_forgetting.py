@@ -83,12 +83,12 @@ def ended() -> World:
 def test_purged_object_is_forgotten(ended: World, service: Any, kind: Any, aggregates: Any) -> None:
     state = folded(ended, service, kind, aggregates)
     assert remembered(state)
-    service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
+    state.forget(Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
     assert remembered(state) == ""
     bare = folded(World("m1", "m2"), service, kind, aggregates)
     for name in ("objects", "subjects", "template_facts", "binding_facts"):
         assert getattr(state, name, None) == getattr(bare, name, None)
-    service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
+    state.forget(Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
 
 
 @pytest.mark.parametrize(("service", "kind", "aggregates"), SERVICES, ids=lambda value: getattr(value, "__name__", ""))
@@ -97,7 +97,7 @@ def test_live_objects_are_not_forgotten(service: Any, kind: Any, aggregates: Any
     world.create()
     world.settle()
     state, same = (folded(world, service, kind, aggregates) for _ in range(2))
-    service.forget(state, Purged(objects=(Gone(KEY, 0),), clusters=("m1",)))
+    state.forget(Purged(objects=(Gone(KEY, 0),), clusters=("m1",)))
     for field in state.__struct_fields__:
         if field not in ("skip", "clusters", "rooms"):
             assert getattr(state, field) == getattr(same, field)
@@ -108,7 +108,7 @@ def test_withdrawal_after_the_purge_is_carried_out(ended: World) -> None:
     position = ended.ends["FACTS"]
     again = WorkWithdrawn(cluster="m1", key=KEY, uid="u2", api_version="apps/v1", kind="Deployment")
     list(executor.fold(state, position + 5, "work.m1.x", again))
-    executor.forget(state, Purged(objects=(Gone(KEY, position),)))
+    state.forget(Purged(objects=(Gone(KEY, position),)))
     assert state.by_cluster["m1"].unfinished() == [KEY]
     assert KEY not in state.by_cluster["m2"].works
 
@@ -125,7 +125,7 @@ def test_purged_cluster_is_forgotten_with_its_works(service: Any, kind: Any, agg
     world.say(ClusterRemoved(name="m2", uid="uid-m2"))
     world.settle()
     state = folded(world, service, kind, aggregates)
-    service.forget(state, Purged(clusters=("m2",)))
+    state.forget(Purged(clusters=("m2",)))
     assert not [name for name in getattr(state, "subjects", ()) if ".m2." in name]
     held = getattr(state, "objects", {}).get(KEY)
     assert "m2" not in getattr(held, "works", {})
@@ -138,7 +138,7 @@ def test_purged_policy_is_forgotten() -> None:
     key = PolicyKey("PropagationPolicy", "default", "nginx-propagation")
     state = detector.DetectorState()
     list(detector.fold(state, 4, "policy.PropagationPolicy.default.nginx-propagation", PolicyDeleted(key=key, uid="p")))
-    detector.forget(state, Purged(policies=(key,)))
+    state.forget(Purged(policies=(key,)))
     assert (state.policy_facts, state.subjects) == ({}, {})
 
 
@@ -146,7 +146,7 @@ def test_recreated_object_is_decided_after_the_purge(ended: World) -> None:
     ended.create(uid="u2")
     for service, kind, aggregates in SERVICES:
         state = folded(ended, service, kind, aggregates)
-        service.forget(state, Purged(objects=(Gone(KEY, ended.ends["FACTS"] - 2),)))
+        state.forget(Purged(objects=(Gone(KEY, ended.ends["FACTS"] - 2),)))
         if "binding" in aggregates and service is not detector:
             assert state.objects[KEY].binding.uid == "u2"
         if service is detector:

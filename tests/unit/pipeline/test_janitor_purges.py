@@ -10,8 +10,8 @@ from schemas.events.eviction import EvictionFinished
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from services._kit.delivery.lane_parts import says_the_same
-from services._rules.history.retention import trim_position
-from services.janitor.decide import CleanupDecision, decide
+from services._rules.history.retention import Purge, trim_position
+from services.janitor.decide import AskHistory, CleanupDecision, End, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
 from tests.support.facts import KEY, POLICY, cluster, evicted, removed, template
 from tests.support.lifetimes import World, named
@@ -31,6 +31,12 @@ def ended(*members: str) -> World:
     world.delete()
     world.settle()
     return world
+
+
+def purges_of(found: CleanupDecision) -> tuple[Purge, ...]:
+    (end,) = found.effects or (End(KEY, ()),)
+    assert isinstance(end, End)
+    return end.purges
 
 
 def deleted_while_down() -> World:
@@ -53,7 +59,7 @@ def test_only_facts_of_an_ended_object_are_purged() -> None:
     world.create(named("other"))
     world.settle()
     others = [name for name in world.present(">") if name.endswith(".other")]
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
     assert [purge.subject.partition(".")[0] for purge in purges] == [
         "work",
         "observed",
@@ -71,18 +77,18 @@ def test_only_facts_of_an_ended_object_are_purged() -> None:
 
 def test_stop_after_any_purge_resurrects_nothing() -> None:
     world = ended()
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
     for done in range(len(purges) + 1):
         stopped = world.copy()
         stopped.purge(purges[:done])
         assert stopped.settle() == [], f"after {done} purges"
-        stopped.purge(verdict(stopped).purges)
+        stopped.purge(purges_of(verdict(stopped)))
         assert stopped.present(">") == ["cluster.m1", "cluster.m2"], f"after {done} purges"
 
 
 def test_object_recreated_after_any_purge_is_unaffected() -> None:
     world = ended()
-    purges = verdict(world).purges
+    purges = purges_of(verdict(world))
 
     def reborn(done: int) -> list[tuple[str, object]]:
         again = world.copy()
@@ -109,7 +115,7 @@ def test_object_recreated_after_any_purge_is_unaffected() -> None:
 
 def test_nothing_is_purged_before_the_retention_ends() -> None:
     found = verdict(ended(), now=1000.0 + RETENTION - 1)
-    assert found.purges == ()
+    assert not found.effects
     assert found.wake_at == 1000.0 + RETENTION
 
 
@@ -118,9 +124,9 @@ def test_nothing_is_purged_before_history_holds_it() -> None:
     last = max(item.seq for item in (*state.objects[KEY].facets.values(), *state.objects[KEY].works.values()))
     state.held = last - 1
     found = decide(state, KEY, OVER, RETENTION)
-    assert (found.purges, found.ask_history, found.needs) == ((), True, last)
+    assert found.effects == (AskHistory(KEY, last),)
     state.held = last
-    assert decide(state, KEY, OVER, RETENTION).purges
+    assert purges_of(decide(state, KEY, OVER, RETENTION))
 
 
 @pytest.mark.parametrize("aggregate", ["template", "binding", "placement", "eviction", "rollup"])
@@ -133,18 +139,18 @@ def test_an_open_facet_keeps_the_object(aggregate: str) -> None:
 
 def test_unreachable_member_keeps_the_object_until_it_is_back() -> None:
     world = deleted_while_down()
-    assert verdict(world).purges == ()
+    assert purges_of(verdict(world)) == ()
     world.down = set()
     world.settle()
-    assert verdict(world).purges
+    assert purges_of(verdict(world))
 
 
 def test_unreachable_member_keeps_the_object_until_removed() -> None:
     world = deleted_while_down()
     world.say(removed("m2"))
     world.settle()
-    world.purge(verdict(world).purges)
-    world.purge(verdict(world, "m2").purges)
+    world.purge(purges_of(verdict(world)))
+    world.purge(purges_of(verdict(world, "m2")))
     assert world.present(">") == ["cluster.m1"]
 
 
@@ -170,7 +176,7 @@ def test_copy_withdrawn_twice_is_confirmed_by_its_member() -> None:
     assert verdict(world).waits == "cluster m1 has not confirmed that its copy is gone"
     world.down = set()
     world.settle()
-    assert verdict(world).purges
+    assert purges_of(verdict(world))
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -200,7 +206,7 @@ def test_cluster_with_an_unreadable_fact_counts_as_a_member() -> None:
     world.say(removed("m2"))
     world.settle()
     state = world.janitor()
-    assert decide(state, KEY, OVER, RETENTION).purges
+    assert purges_of(decide(state, KEY, OVER, RETENTION))
     assert list(unreadable(state, "cluster.m2")) == ["m2"]
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m2 has not confirmed that its copy is gone"
 
@@ -213,7 +219,7 @@ def test_removed_cluster_is_purged_once_its_works_ended() -> None:
     world.say(removed("m2"))
     assert verdict(world, "m2").waits.startswith("the work of ")
     world.settle()
-    world.purge(verdict(world, "m2").purges)
+    world.purge(purges_of(verdict(world, "m2")))
     assert [name for name in world.present(">") if ".m2" in name] == []
     assert len(world.present("work.m1.>")) == 1
     assert world.settle() == []
@@ -226,7 +232,7 @@ def test_deleted_policy_is_purged() -> None:
     world.say(PolicyChanged(key=POLICY.key, uid="p", manifest=template().manifest))  # type: ignore[arg-type]
     assert verdict(world, POLICY.key).waits == "the policy is there"
     world.say(PolicyDeleted(key=POLICY.key, uid="p"))
-    world.purge(verdict(world, POLICY.key).purges)
+    world.purge(purges_of(verdict(world, POLICY.key)))
     assert world.present(">") == []
 
 
@@ -253,14 +259,14 @@ def test_ended_objects_of_a_lost_member_are_kept() -> None:
     world.settle()
     back = world.copy()
     state = world.janitor()
-    assert not any(decide(state, key, OVER, RETENTION).purges for key in state.objects)
+    assert not any(purges_of(decide(state, key, OVER, RETENTION)) for key in state.objects)
     back.down = set()
     for name in kept:
         back.create(named(name), uid="u2")
     back.settle()
     state = back.janitor()
     for key in list(state.objects):
-        back.purge(decide(state, key, OVER, RETENTION).purges)
+        back.purge(purges_of(decide(state, key, OVER, RETENTION)))
     left = {name.rpartition(".")[2] for name in back.present("template.>")}
     assert left == kept
     assert {name.rpartition(".")[2] for name in back.present(">")} == kept | {"m1", "m2"}

@@ -12,8 +12,8 @@ import pytest
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.answer_limits import Limits
-from services._kit.delivery.cache_budget import Cache
-from services._kit.delivery.kind_caches import UNCLAIMED, Kind
+from services._kit.delivery.kind_caches import Kind
+from services._kit.delivery.live_objects import UNCLAIMED, Cache
 from services._kit.kube.client import ApiResource
 from services._kit.kube.list_watch import AsBytes, Kept
 

@@ -138,7 +138,7 @@ def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
 async def test_manifest_in_force_is_read_from_its_work() -> None:
     made, inside = renderer(await stored(WORK))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])
-    assert inside.state.blobs == {"d": MANIFEST}
+    assert made.at_hand.blobs == {"d": MANIFEST}
     assert inside.marked == [KEY]
 
 
@@ -147,5 +147,5 @@ async def test_replaced_work_is_read_again_later() -> None:
     with pytest.raises(LogError):
         await made._fetch(Fetch(KEY, (), inline=(("d", 1),)))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])
-    assert inside.state.blobs == {}
+    assert made.at_hand.blobs == {}
     assert made.decide(inside.state, KEY, 0.0).wake_at

@@ -41,7 +41,7 @@ class Desk:
             {"OBSERVED": self.log},
             "registrar",
             instance="r-1",
-            last_seq_of=lambda subject: self.registrar.last_seq(self.state, subject),
+            last_seq_of=self.state.last_seq,
         )
         inside._context = SimpleNamespace(logs={"OBSERVED": self.log}, appender=appender)
         inside._subscriptions = [object()]

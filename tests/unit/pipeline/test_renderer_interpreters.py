@@ -11,12 +11,13 @@ from schemas.codec import Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from services._kit.interpretation.async_interpretation import InterpretationRequest
-from services._rules.interpreter import REVISE_REPLICA, InterpretError
+from services._kit.log.stream_port import Message
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.result_cache import InterpretationQuery
 from services.override_renderer.app import OverrideRenderer
-from services.override_renderer.decide import Works
+from services.override_renderer.decide import AtHand, Works
 from tests.support.facts import KEY, binding, cluster, placement, raw, template
-from tests.support.harness import Harness, RendererHarness, content, running
+from tests.support.harness import RENDERER, Harness, RendererHarness, content, running
 from tests.support.interpreted import Interpretation
 from tests.support.widgets import customization
 
@@ -51,8 +52,15 @@ class Interpreted(RendererHarness):
 
     def __init__(self, answer: Callable[[InterpretationQuery], Any], *events: Known) -> None:
         super().__init__()
-        self.interpretation = Interpretation(self.state, answer)
+        self.interpretation = Interpretation(answer)
+        self.at_hand = AtHand(interpreter=self.interpretation.interpreter)
+        self.logic = self.logic._replace(fold=self._fold)
         self.given(*events)
+
+    def _fold(self, state: Any, message: Message, event: Known) -> Any:
+        if isinstance(event, PolicyChanged | PolicyDeleted):
+            return state.of_kinds(self.interpretation.take(event))
+        return RENDERER.fold(state, message, event)
 
     def once(self) -> Works:
         works: Works = self.decision()
@@ -107,7 +115,7 @@ def test_missing_answers_hold_back_no_other_cluster() -> None:
     renderer.given(revising("x"), placement(m2=3))
     works = renderer.once()
     assert [type(event) for event in works.events] == [WorkWithdrawn], "m1 lets go while m2's copy is asked for"
-    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(REVISE_REPLICA, 3)]
+    assert [(question.operation, question.arguments[1]) for question in works.lacking] == [(Operation.REVISE, 3)]
 
 
 def test_failed_script_keeps_the_copy_and_is_reported() -> None:

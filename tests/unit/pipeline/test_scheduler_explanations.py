@@ -14,7 +14,7 @@ from schemas.subjects import explained as explained_subject
 from schemas.topology import EXPLAINED, FACTS, HISTORY
 from services._kit.base.log_errors import StreamFull
 from services._kit.log.stream_port import NewMessage
-from services.cli.queries.explain import document, text, told_of
+from services.cli.queries.explain import document, placement_of, text
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import Changed, explained
 from services.scheduler.trace_writer import MOST_WAITING, ExplanationWriter
@@ -111,7 +111,7 @@ async def test_explanation_is_found_by_its_placement() -> None:
     writer = ExplanationWriter(logs[EXPLAINED.name])
     writer.offer([item])
     await writer.idle()
-    found = await told_of(logs, KEY)
+    found = await placement_of(logs, KEY)
     assert found is not None
     assert found.explanation == told(item)
     assert document(KEY, found)["explanation"]["strategy"] == "StaticWeight"
@@ -128,14 +128,14 @@ async def test_later_placement_hides_the_earlier_explanation() -> None:
     item, later = (changed(cluster("m1"), cluster("m2"), binding(3), now=now) for now in (NOW, NOW + 1))
     logs = await logs_of(item, later)
     await logs[EXPLAINED.name].append([NewMessage(explained_subject(KEY), msgspec.json.encode(told(item)))])
-    found = await told_of(logs, KEY)
+    found = await placement_of(logs, KEY)
     assert found is not None
     assert (found.position, found.explanation) == (2, None)
 
 
 async def test_object_never_placed_has_no_explanation() -> None:
     logs = await logs_of()
-    assert await told_of(logs, KEY) is None
+    assert await placement_of(logs, KEY) is None
 
 
 class FullLog(MemoryLog):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from schemas.codec import Known
 from services._kit.base.metrics import KitMetrics
 from services.scheduler.app import Scheduler
-from services.scheduler.metrics_steps import NAME, STEPS, StepTimes
+from services.scheduler.metrics import NAME, STEPS, StepTimes
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import ANYWHERE, NOW, STATIC, binding, cluster, only
 from tests.support.harness import Harness, running

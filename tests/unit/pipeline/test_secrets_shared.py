@@ -35,9 +35,9 @@ def world(kind: str, body: dict[str, Any], *policies: PolicyChanged) -> tuple[Re
     data = msgspec.json.encode({"apiVersion": "v1", "kind": kind, "metadata": metadata, **body})
     naming = DigestKey(b"k" * 32)
     renderer = RendererHarness()
-    renderer.state.digest_keys["default"] = naming
+    renderer.at_hand.digest_keys["default"] = naming
     digest = naming.digest(data) if kind == "Secret" else digest_of(data)
-    renderer.state.blobs[digest] = data
+    renderer.at_hand.blobs[digest] = data
     named = {"key": key, "uid": "u1", "api_version": "v1", "kind": kind}
     renderer.given(
         *(cluster(name) for name in CLUSTERS),

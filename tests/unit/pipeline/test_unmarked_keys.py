@@ -12,8 +12,9 @@ from schemas.codec import Known
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateDeleted
 from services._kit.base.settings import load
-from services._kit.runtime.service import NOTHING
+from services._rules.decision import NOTHING
 from services.failover.app import Failover
+from services.failover.decide import FailoverDecision
 from services.failover.settings import FailoverSettings
 from services.janitor import state as janitor
 from services.janitor.decide import CleanupDecision
@@ -46,7 +47,7 @@ def test_unmarked_object_is_not_evicted(history: list[Known], enabled: bool) -> 
     for message, event in messages(history):
         touched = service.fold(state, message, event)
         if message.subject.startswith(("binding.", "placement.")) and not touched:
-            assert service.decide(state, KEY, NOW + 60.0) == NOTHING
+            assert service.decide(state, KEY, NOW + 60.0) == FailoverDecision()
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -56,7 +57,7 @@ def test_unmarked_object_is_not_purged(history: list[Known]) -> None:
 
     def over() -> bool:
         verdict: CleanupDecision = ends(state, KEY, NOW + 60.0, RETENTION)
-        return bool(verdict.purges) or verdict.ask_history or verdict.wake_at is not None
+        return verdict.wake_at is not None
 
     for message, event in messages(history):
         before = over()

@@ -37,7 +37,7 @@ def test_a_chain_of_causes_is_counted_and_complete() -> None:
     assert found.uncaused == []
 
 
-def test_what_has_no_cause_is_named() -> None:
+def test_event_without_a_cause_is_named() -> None:
     assert "without a cause" in uncaused(withdrawn())[0]
     assert "what does not concern it: TemplateDeleted" in uncaused(replace(DELETED, key=OTHER), withdrawn(1))[0]
     assert "not on the log" in uncaused(DELETED, withdrawn(7))[0]
@@ -45,7 +45,7 @@ def test_what_has_no_cause_is_named() -> None:
     assert "without a reason" in uncaused(ClusterRemoved(name="m1", uid="c"))[0]
 
 
-def test_what_is_held_must_not_end_unless_it_was_confirmed() -> None:
+def test_held_object_ends_only_when_confirmed() -> None:
     assert "while it is held" in uncaused(HELD, DELETED)[0]
     confirmed = AbsenceConfirmed(scope="templates", held_at=1, by="anna", at=2.0)
     passed = replace(DELETED, reason="missing from the control plane, confirmed by anna at #2")

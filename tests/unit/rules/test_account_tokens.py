@@ -37,7 +37,7 @@ def test_the_same_keys_and_times_make_the_same_token() -> None:
     assert agent() != agent(at=1001)
 
 
-def test_the_signature_is_over_header_and_claims_and_by_the_issuer() -> None:
+def test_issuer_signs_header_and_claims() -> None:
     token = agent()
     signed, _, signature = token.rpartition(".")
     assert SIGNING.verify(signed.encode(), base64.urlsafe_b64decode(signature + "=="))
@@ -46,7 +46,7 @@ def test_the_signature_is_over_header_and_claims_and_by_the_issuer() -> None:
     assert read_claims(token)["iss"] == tokens.public(SIGNING)
 
 
-def test_an_agents_account_imports_its_four_subjects_and_offers_nothing() -> None:
+def test_account_of_an_agent_imports_its_four_subjects() -> None:
     claims = read_claims(agent("m.1"), "account")["nats"]
     wanted = [export.subject for export in agent_exports("m.1")]
     assert [one["subject"] for one in claims["imports"]] == wanted
@@ -61,7 +61,7 @@ def test_an_agents_account_imports_its_four_subjects_and_offers_nothing() -> Non
 
 
 @pytest.mark.parametrize("cluster", ["m1", "a-very-long-name", "Ä", "a.b", "agent-x", "name-of-a-cluster"])
-def test_the_hubs_exports_cover_every_clusters_subjects_with_one_wildcard_each(cluster: str) -> None:
+def test_exports_of_the_hub_match_subjects_of_each_cluster(cluster: str) -> None:
     exports = read_claims(tokens.hub_token(SIGNING, tokens.public(HUB), at=1))["nats"]["exports"]
     assert all(one["token_req"] for one in exports)
     for offered, wanted in zip(exports, agent_exports(cluster), strict=True):
@@ -84,14 +84,14 @@ def test_a_closed_account_has_no_way_in_and_nowhere_to_go() -> None:
     assert claims["limits"]["conn"] == 0
 
 
-def test_an_agents_user_may_send_to_its_subjects_and_hear_answers() -> None:
+def test_user_of_an_agent_publishes_to_its_subjects() -> None:
     claims = read_claims(tokens.agent_user_token(AGENT, USER, "m1", at=1), "user")
     assert (claims["iss"], claims["sub"]) == (tokens.public(AGENT), USER)
     assert claims["nats"]["pub"] == {"allow": [export.subject for export in agent_exports("m1")]}
     assert claims["nats"]["sub"] == {"allow": ["_INBOX.>"]}
 
 
-def test_the_operators_word_names_its_signing_key_and_the_systems_account() -> None:
+def test_operator_token_names_signing_key_and_system_account() -> None:
     claims = read_claims(tokens.operator_token(OPERATOR, SIGNING, "ASYS", name="x", at=1), "operator")
     assert (claims["iss"], claims["sub"]) == (tokens.public(OPERATOR),) * 2
     assert claims["nats"]["signing_keys"] == [tokens.public(SIGNING)]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services._rules.admission import Denied
-from services._rules.admission.later.quota_usage import QuotaUse, check_quotas
+from services._rules.admission.later.federated_quota import QuotaUse, check_quotas
 
 
 def binding(replicas: int, **request: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_an_unscheduled_binding_uses_nothing() -> None:
     assert check_quotas(unscheduled, None, [TEN]) == ()
 
 
-def test_a_lowered_limit_also_refuses_a_scale_down_that_stays_above_it() -> None:
+def test_lowered_limit_refuses_a_scale_down_above_it() -> None:
     lowered = quota("lowered", {"cpu": "1"}, {"cpu": "8"})
     assert isinstance(check_quotas(binding(1), binding(2), [lowered]), Denied)
     assert isinstance(
@@ -75,5 +75,5 @@ def test_components_use_one_set_per_cluster() -> None:
     assert isinstance(check_quotas(several, None, [quota("q", {"cpu": "3"}, {})]), Denied)
 
 
-def test_what_is_given_back_disappears_from_the_use() -> None:
+def test_released_resources_leave_the_usage() -> None:
     assert check_quotas({"spec": {}}, binding(2), [quota("q", {"cpu": "4"}, {"cpu": "3"})]) == (QuotaUse("q", {}),)

@@ -85,7 +85,7 @@ def test_dispatching_is_suspended_for_all_or_for_some(spec: dict[str, Any], allo
     assert isinstance(admit("PropagationPolicy", "CREATE", policy, None, CONTEXT), Admitted) is allowed
 
 
-def test_an_empty_list_of_rules_counts_for_cluster_wide_overrides_only() -> None:
+def test_empty_override_rules_count_when_cluster_wide() -> None:
     spec = {"overrideRules": [], "targetCluster": {"clusterNames": ["m1"]}}
     assert "overrideRules" not in admitted("OverridePolicy", an_object(spec))["spec"]
     assert fields(refused("ClusterOverridePolicy", {"metadata": {"name": "a"}, "spec": spec})) == ["spec.targetCluster"]

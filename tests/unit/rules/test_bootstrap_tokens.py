@@ -18,11 +18,11 @@ def secret(name: str = "bootstrap-token-abcdef", kind: str = rules.SECRET_TYPE, 
 
 
 @pytest.mark.parametrize("text", ["", "abcdef", "abcdef.0123", "ABCDEF.0123456789abcdef", "abcdef.0123456789abcdef\n"])
-def test_what_is_no_token_is_none(text: str) -> None:
+def test_malformed_token_is_none(text: str) -> None:
     assert rules.parse(text) is None
 
 
-def test_a_secret_says_what_its_token_is_for_and_until_when() -> None:
+def test_secret_gives_usages_and_expiration_of_its_token() -> None:
     token = rules.read(
         secret(expiration="2026-11-21T12:00:00Z", usage_bootstrap_signing="true", usage_bootstrap_authentication="no")
     )
@@ -46,7 +46,7 @@ def test_a_secret_says_what_its_token_is_for_and_until_when() -> None:
         {**secret(), "data": None},
     ],
 )
-def test_a_secret_that_holds_no_good_token_is_refused_by_name(wrong: dict[str, Any]) -> None:
+def test_secret_without_a_valid_token_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"Secret {wrong['metadata']['name']}: "):
         rules.read(wrong)
 

@@ -23,7 +23,7 @@ from services._rules.delivery.apply import (
     reflect,
     retained,
 )
-from services._rules.interpreter import INTERPRET_STATUS, RETAIN, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 
 MANAGED = {const.MANAGED_LABEL: const.LABEL_TRUE}
 
@@ -36,7 +36,7 @@ def widget(size: int = 1, *, metadata: Manifest | None = None, **members: Any) -
 LIVE = widget(5, metadata={"uid": "u", "resourceVersion": "7"}, status={"phase": "Up"})
 
 
-def test_what_is_to_be_written_is_what_the_script_said() -> None:
+def test_retained_object_is_what_the_script_answered() -> None:
     answer = retained({**merge(widget(1), LIVE), "spec": {"size": 5}}, merge(widget(1), LIVE))
     assert apply_action(widget(1), LIVE, "m1", None, answer) == Leave()
     action = apply_action(widget(1), LIVE, "m1", None, {**answer, "spec": {"size": 3}})
@@ -50,7 +50,7 @@ def test_without_a_script_the_desired_size_is_written() -> None:
     assert action.manifest["spec"] == {"size": 1}
 
 
-def test_no_answer_lets_an_object_be_touched_that_is_not_ours() -> None:
+def test_unmanaged_object_is_refused_whatever_the_answer() -> None:
     foreign = {**LIVE, "metadata": {**LIVE["metadata"], "labels": {}}}
     assert isinstance(apply_action(widget(1), foreign, "m1", None, widget(1)), Refuse)
 
@@ -67,7 +67,7 @@ def test_no_answer_lets_an_object_be_touched_that_is_not_ours() -> None:
         ({"metadata": {**LIVE["metadata"], "labels": []}}, "metadata.labels"),
     ],
 )
-def test_an_answer_about_another_object_or_without_our_mark_is_an_error(change: Manifest, field: str) -> None:
+def test_answer_about_another_or_unmanaged_object_is_an_error(change: Manifest, field: str) -> None:
     merged = merge(widget(1), LIVE)
     with pytest.raises(InterpretError) as caught:
         retained({**merged, **change}, merged)
@@ -75,7 +75,7 @@ def test_an_answer_about_another_object_or_without_our_mark_is_an_error(change: 
 
 
 @pytest.mark.parametrize("version", [None, "1", 9])
-def test_whatever_the_answer_says_the_write_is_bound_to_the_version_that_was_looked_at(version: Any) -> None:
+def test_write_keeps_the_observed_resource_version(version: Any) -> None:
     merged = merge(widget(1), LIVE)
     answer = {**merged, "metadata": {**merged["metadata"], "resourceVersion": version}}
     assert retained(answer, merged)["metadata"]["resourceVersion"] == "7"
@@ -89,17 +89,17 @@ def test_status_and_health_come_from_where_they_are_offered() -> None:
     assert reflect(LIVE, ReportedStatus(None), None).health == "Healthy"
 
 
-def test_a_health_that_cannot_be_told_is_unknown_and_says_why() -> None:
+def test_failed_health_interpretation_is_unknown_with_reason() -> None:
     found = reflect(LIVE, None, ReportedStatus(problem="no", passing=True))
     assert (found.health, found.problem, found.unread, found.passing) == ("Unknown", "no", False, True)
 
 
-def test_a_status_that_cannot_be_told_leaves_the_last_one_and_health_is_told_all_the_same() -> None:
+def test_failed_status_interpretation_keeps_last_status() -> None:
     found = reflect(LIVE, ReportedStatus(problem="no"), ReportedStatus(True))
     assert (found.health, found.problem, found.unread, found.passing) == ("Healthy", "no", True, False)
 
 
-def test_a_built_in_status_that_is_unreadable_leaves_the_last_one_too() -> None:
+def test_unreadable_native_status_keeps_last_status() -> None:
     live = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": {}, "status": []}
     found = reflect(live)
     assert found.unread
@@ -111,7 +111,7 @@ def test_a_status_has_one_form_whatever_the_order_of_its_names() -> None:
 
 
 @pytest.mark.parametrize("status", [[1], "Up", 3, True, {"text": "x" * LARGEST_STATUS}])
-def test_what_is_no_status_is_not_collected(status: Any) -> None:
+def test_malformed_status_is_not_collected(status: Any) -> None:
     with pytest.raises(InterpretError):
         collectable(status)
 
@@ -121,9 +121,16 @@ def test_a_status_may_be_as_large_as_is_said() -> None:
     assert len(bytes(collectable({"text": text}))) == LARGEST_STATUS
 
 
-def test_a_failure_names_operation_kind_cluster_reason_and_remedy() -> None:
-    text = not_interpreted(RETAIN, LIVE, "m1", "line 3: oh")
-    for word in (RETAIN, "example.io/v1 Widget", "cluster m1", "line 3: oh", "left as it is", "correct the script"):
+def test_failure_names_operation_kind_cluster_and_remedy() -> None:
+    text = not_interpreted(Operation.RETAIN, LIVE, "m1", "line 3: oh")
+    for word in (
+        Operation.RETAIN,
+        "example.io/v1 Widget",
+        "cluster m1",
+        "line 3: oh",
+        "left as it is",
+        "correct the script",
+    ):
         assert word in text
-    assert "left as it is" not in not_interpreted(INTERPRET_STATUS, LIVE, "m1", "oh")
-    assert len(not_interpreted(RETAIN, LIVE, "m1", "x" * 1_000_000)) < 5000
+    assert "left as it is" not in not_interpreted(Operation.STATUS, LIVE, "m1", "oh")
+    assert len(not_interpreted(Operation.RETAIN, LIVE, "m1", "x" * 1_000_000)) < 5000

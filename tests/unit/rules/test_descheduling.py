@@ -48,7 +48,7 @@ def test_the_recorded_examples(given: list[Share], unschedulable: dict[str, int]
     assert {lowered.name: lowered.replicas for lowered in taken_back(given, unschedulable)} == left
 
 
-def test_ready_replicas_come_from_the_status_and_are_unknown_where_it_has_none() -> None:
+def test_ready_replicas_are_unknown_without_a_status() -> None:
     targets = [TargetCluster(name, 3) for name in ("m1", "m2", "m3", "m4", "m5")]
     items = [
         item("m1", {"readyReplicas": 2}),
@@ -83,7 +83,7 @@ def scheduling(**fields: Any) -> Raw:
         (UNSET, False),
     ],
 )
-def test_only_what_was_divided_by_room_is_eligible(applied: Raw, eligible: bool) -> None:
+def test_only_division_by_capacity_is_descheduled(applied: Raw, eligible: bool) -> None:
     assert follows_room("apps/v1", "Deployment", applied) is eligible
 
 
@@ -99,7 +99,7 @@ def lowering(placed_at: int, uid: str = "u1", **left: int) -> ReplicasDeschedule
     return ReplicasDescheduled(key=KEY, uid=uid, placement=placed_at, clusters=clusters)
 
 
-def test_the_event_tells_what_was_taken_where_and_in_all() -> None:
+def test_event_counts_descheduled_replicas_by_cluster() -> None:
     event = ReplicasDescheduled(
         key=KEY,
         uid="u1",
@@ -112,7 +112,7 @@ def test_the_event_tells_what_was_taken_where_and_in_all() -> None:
     )
 
 
-def test_what_was_lowered_before_stays_lowered_and_is_not_told_again() -> None:
+def test_replicas_descheduled_before_are_not_counted_again() -> None:
     merged = joined((LoweredCluster("m2", 1, 4),), (LoweredCluster("m1", 0, 3),))
     assert merged == (LoweredCluster("m1", 0, 3), LoweredCluster("m2", 1, 1))
 
@@ -147,7 +147,7 @@ def test_objects_without_replicas_are_left_as_they_are() -> None:
     assert counts(current_targets(decided, None, 0, lowering(9, m1=0), 9)) == {"m1": None}
 
 
-def test_it_does_not_keep_an_object_on_the_log_and_goes_before_the_placement_it_speaks_of() -> None:
+def test_descheduling_is_purged_before_its_placement() -> None:
     remains = LogEntries(
         facets={"placement": Facet(9, 0.0, True), "descheduling": Facet(10, 0.0, closes(lowering(9, m1=0)))}
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schemas.events.observed import Drift
 from schemas.manifest import Manifest
 from services._rules.delivery.drift import MOST, bounded, drift_words, removed, repaired
+from services._rules.delivery.semantic_equal import needs_update
 
 OURS = "fleetlog"
 AT = "2026-01-02T03:04:05Z"
@@ -43,7 +46,7 @@ def managed(live: Manifest, *entries: Manifest) -> Manifest:
     return {**live, "metadata": {**live["metadata"], "managedFields": list(entries)}}
 
 
-def test_a_field_is_told_with_its_last_writer_and_when() -> None:
+def test_drift_names_last_writer_and_time_of_a_field() -> None:
     live = managed(
         deployment(replicas=5),
         entry("old", {"f:spec": {"f:replicas": {}}}, "2020-01-01T00:00:00Z"),
@@ -53,7 +56,7 @@ def test_a_field_is_told_with_its_last_writer_and_when() -> None:
     assert repaired(deployment(), live, OURS) == (Drift(".spec.replicas", "kubectl-scale", "Update", SECONDS),)
 
 
-def test_items_of_lists_are_told_by_what_identifies_them() -> None:
+def test_drift_names_list_items_by_their_keys() -> None:
     live = deployment()
     container = live["spec"]["template"]["spec"]["containers"][0]
     container["image"] = "evil:1"
@@ -72,13 +75,13 @@ def test_items_of_lists_are_told_by_what_identifies_them() -> None:
     ]
 
 
-def test_what_was_added_to_a_map_of_ours_is_told_by_its_key() -> None:
+def test_drift_names_the_key_added_to_a_map() -> None:
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
     live = managed({**wanted, "data": {"a": "1", "b": "2"}}, entry("kubectl-edit", {"f:data": {"f:b": {}}}))
     assert repaired(wanted, live, OURS) == (Drift(".data.b", "kubectl-edit", "Update", SECONDS),)
 
 
-def test_the_rest_of_a_map_of_ours_does_not_make_its_members_ours() -> None:
+def test_manager_of_a_map_does_not_own_its_changed_members() -> None:
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
     rest = entry(OURS, {"f:data": {}})
     changed = managed({**wanted, "data": {"a": "2"}}, rest, entry("kubectl-edit", {"f:data": {"f:a": {}}}))
@@ -87,19 +90,19 @@ def test_the_rest_of_a_map_of_ours_does_not_make_its_members_ours() -> None:
     assert repaired(wanted, emptied, OURS) == (Drift(".data.a"),)
 
 
-def test_a_member_of_what_is_owned_as_a_whole_has_its_owner() -> None:
+def test_member_of_an_atomic_field_has_its_manager() -> None:
     live = managed(deployment(replicas=5), entry("kubectl-edit", {"f:spec": {}}))
     assert [item.manager for item in repaired(deployment(), live, OURS)] == ["kubectl-edit"]
 
 
-def test_a_label_that_was_taken_away_has_no_author() -> None:
+def test_removed_label_has_no_manager() -> None:
     live = deployment()
     live["metadata"]["labels"] = {"other": "x"}
     found = repaired(deployment(), managed(live, entry("someone", {"f:metadata": {"f:labels": {"f:other": {}}}})), OURS)
     assert found == (Drift(".metadata.labels.app"),)
 
 
-def test_of_a_secret_nothing_below_its_fields_is_told() -> None:
+def test_drift_of_a_secret_names_top_level_fields_only() -> None:
     wanted = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -111,12 +114,12 @@ def test_of_a_secret_nothing_below_its_fields_is_told() -> None:
     assert found == (Drift(".data", "kubectl-edit", "Update", SECONDS),)
 
 
-def test_what_still_counts_as_ours_was_changed_by_nobody_known() -> None:
+def test_drift_in_own_field_has_an_unknown_writer() -> None:
     live = managed(deployment(replicas=5), entry(OURS, {"f:spec": {"f:replicas": {}}}))
     assert repaired(deployment(), live, OURS) == (Drift(".spec.replicas"),)
 
 
-def test_what_belongs_to_the_member_is_no_drift() -> None:
+def test_fields_of_the_member_are_no_drift() -> None:
     live = deployment(revisionHistoryLimit=10)
     live["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
     live["status"] = {"replicas": 1}
@@ -124,7 +127,7 @@ def test_what_belongs_to_the_member_is_no_drift() -> None:
 
 
 @pytest.mark.parametrize("broken", [None, "text", 7, [None], ["x"], [{"fieldsV1": "x"}], [{"fieldsV1": {"f:spec": 3}}]])
-def test_managed_fields_of_any_shape_only_cost_the_author(broken: Any) -> None:
+def test_malformed_managed_fields_hide_the_writer_only(broken: Any) -> None:
     live = deployment(replicas=5)
     live["metadata"]["managedFields"] = broken
     assert [item.field for item in repaired(deployment(), live, OURS)] == [".spec.replicas"]
@@ -139,7 +142,7 @@ def test_drift_is_bounded_in_number_and_length() -> None:
     assert len(bounded(Drift(f".f{n}", "m" * 999) for n in range(99))) == MOST
 
 
-def test_words_say_who_changed_what() -> None:
+def test_drift_is_described_by_writer_and_field() -> None:
     drift = (Drift(".spec.replicas", "hpa"), Drift(".spec.paused", "hpa"), Drift(".metadata.labels.app"))
     assert drift_words(drift) == (
         ".spec.replicas, .spec.paused were changed by hpa; "
@@ -155,3 +158,29 @@ def test_words_say_who_changed_what() -> None:
     assert bounded(many) == many
     assert drift_words(()) == ""
     assert drift_words(tuple(Drift(f".f{n}", "m") for n in range(7))).endswith("; 2 more fields; put back")
+
+
+NAMES = st.sampled_from(
+    ["name", "labels", "selector", "containers", "ports", "port", "limits", "env", "paused", "data", "x"]
+)
+LEAVES = st.sampled_from([None, True, False, 0, 1, "", "a", "1", "100m", "0.1"])
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12
+)
+SPECS = st.dictionaries(NAMES, VALUES, max_size=4)
+LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
+KINDS = st.sampled_from([("apps/v1", "Deployment"), ("v1", "ConfigMap"), ("v1", "Pod"), ("example.com/v1", "Widget")])
+
+
+@given(KINDS, SPECS, SPECS, LABELS, LABELS)
+@settings(max_examples=300, deadline=None)
+def test_drift_is_named_exactly_when_a_write_is_needed(
+    kind: tuple[str, str], wanted: Manifest, live: Manifest, labels: Manifest, present: Manifest
+) -> None:
+    head = {"apiVersion": kind[0], "kind": kind[1]}
+    desired = {**head, "metadata": {"name": "x", "labels": labels}, "spec": wanted, "data": wanted}
+    found = {**head, "metadata": {"name": "x", "labels": present}, "spec": live, "data": live}
+    drift = repaired(desired, found, "fleetlog")
+    assert bool(drift) == needs_update(desired, found)
+    assert len(drift) <= MOST
+    assert all(item.field.startswith(".") for item in drift)

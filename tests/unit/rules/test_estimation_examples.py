@@ -51,7 +51,7 @@ def cluster(
     return estimation.capacity_of({"spec": {"resourceModels": models}, "status": {"resourceSummary": summary}})
 
 
-def test_a_cluster_that_reports_nothing_has_no_room() -> None:
+def test_cluster_without_a_summary_has_no_capacity() -> None:
     assert estimation.max_replicas(estimation.capacity_of({}), None) == 0
     assert estimation.max_component_sets(estimation.capacity_of({}), ()) == 0
 
@@ -69,7 +69,7 @@ def test_a_cluster_that_reports_nothing_has_no_room() -> None:
         ({"pods": 10, "cpu": "broken"}, {}, {}, {"cpu": 1}, 0),
     ],
 )
-def test_room_by_summary(
+def test_estimate_by_summary(
     allocatable: Manifest, allocated: Manifest, allocating: Manifest, request_: Manifest | None, replicas: int
 ) -> None:
     demand = None if request_ is None else demand_of(request_)
@@ -89,7 +89,7 @@ AMPLE = {"pods": 1000, "cpu": 22, "memory": "4Ti", "nvidia.com/gpu": 9}
         ({1: 2}, {"cpu": "1m"}, 220),
     ],
 )
-def test_room_by_models(counts: dict[int, int], request_: Manifest, replicas: int) -> None:
+def test_estimate_by_resource_models(counts: dict[int, int], request_: Manifest, replicas: int) -> None:
     assert estimation.max_replicas(cluster(AMPLE, counts=counts, models=MODELS), demand_of(request_)) == replicas
 
 
@@ -126,7 +126,7 @@ def test_component_sets_by_models(counts: dict[int, int], sets: int) -> None:
     assert estimation.max_component_sets(cluster(ample, counts=counts, models=MODELS), FLINK) == sets
 
 
-def test_workloads_in_flight_take_room() -> None:
+def test_assumed_workloads_reduce_the_estimate() -> None:
     capacity = cluster({"pods": 10, "cpu": 10})
     flying = [Assumed("ns", (component("a", 3, cpu="2"),))]
     assert estimation.max_replicas(capacity, demand_of({"cpu": 1}), assumed=flying) == 4
@@ -171,7 +171,7 @@ def expression(operator: str, *values: str) -> Manifest:
         ),
     ],
 )
-def test_room_on_nodes(claim: Manifest | None, replicas: int) -> None:
+def test_estimate_on_nodes(claim: Manifest | None, replicas: int) -> None:
     nodes = nodes_of(NODES, [])
     assert estimation_nodes.estimate_replicas(nodes, SMALL, claim).value == replicas
 
@@ -250,7 +250,7 @@ UNLIMITED = estimation_nodes.UNLIMITED
         ([quota({"cpu": 3, "requests.cpu": 9}, {"cpu": 0, "requests.cpu": 0})], {"cpu": 1}, "", 9),
     ],
 )
-def test_room_in_quotas(quotas: list[Manifest], request_: Manifest, priority: str, value: int) -> None:
+def test_estimate_in_resource_quotas(quotas: list[Manifest], request_: Manifest, priority: str, value: int) -> None:
     found = estimation_quota.estimate_replicas(quotas, "ns", demand_of(request_), priority)
     assert found.value == value
     assert found.unschedulable is (value == 0)
@@ -303,7 +303,7 @@ def test_grading_stops_at_a_node_without_pod_slots() -> None:
     assert {grade: count for grade, count in counts.items() if count} == {2: 2, 3: 1}
 
 
-def test_the_summary_raises_its_running_total_to_each_init_container() -> None:
+def test_summary_counts_the_largest_init_container() -> None:
     nodes = [node("n", 10, 8, 100)]
     found = summed([pod("n", "1", init="3"), pod("n", "1", init="3"), pod("", "2")]).summary(nodes)
     assert {name: str(amount) for name, amount in found.allocated.items()} == {"cpu": "4", "pods": "2"}

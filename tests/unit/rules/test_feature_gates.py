@@ -33,7 +33,7 @@ def test_a_stage_switches_all_its_gates() -> None:
 @pytest.mark.parametrize(
     "entries", [("AllAlpha=true", "WorkloadAffinity=false"), ("WorkloadAffinity=false", "AllAlpha=true")]
 )
-def test_a_gate_that_is_named_goes_before_its_stage(entries: tuple[str, str]) -> None:
+def test_named_gate_overrides_its_stage(entries: tuple[str, str]) -> None:
     assert on(*entries) == ON | set(STAGES["AllAlpha"]) - {"WorkloadAffinity"}
 
 
@@ -52,6 +52,6 @@ def test_the_last_of_several_entries_for_one_gate_counts() -> None:
         ("=true", "'' does not exist"),
     ],
 )
-def test_what_is_no_gate_is_refused_with_its_name(entry: str, told: str) -> None:
+def test_unknown_feature_gate_is_refused_by_name(entry: str, told: str) -> None:
     with pytest.raises(FeatureGateError, match=told):
         feature_gates([entry])

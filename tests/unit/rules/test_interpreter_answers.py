@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.interpreter import INTERPRET_COMPONENT, INTERPRET_REPLICA, RETAIN, REVISE_REPLICA, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.common.interpretation import InterpretLater
 from services._rules.interpreter.configuration import EVERY
 from services._rules.interpreter.result_cache import Answers, CachedInterpreter, InterpretationQuery, ResultPending
@@ -40,64 +40,65 @@ def interpreter(answers: Answers) -> CachedInterpreter:
     return CachedInterpreter(customized, answers)
 
 
-def test_what_nobody_answered_is_asked_for_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
-    question = asked(lambda: interpreter.get_replicas(WIDGET))
-    assert (question.operation, question.arguments) == (INTERPRET_REPLICA, (WIDGET,))
+def test_missing_result_is_queried_and_then_found(interpreter: CachedInterpreter, answers: Answers) -> None:
+    question = asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET))
+    assert (question.operation, question.arguments) == (Operation.REPLICA, (WIDGET,))
     assert question not in answers
     answers.put(question, (3, {"resourceRequest": {"cpu": "1"}}))
     assert question in answers
-    assert interpreter.get_replicas(WIDGET) == (3, {"resourceRequest": {"cpu": "1"}})
-    assert interpreter.get_replicas(WIDGET, quota=True)[1] == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
+    assert interpreter.interpret(Operation.REPLICA, WIDGET) == (3, {"resourceRequest": {"cpu": "1"}})
+    _, requirements = interpreter.interpret(Operation.REPLICA, WIDGET, True)
+    assert requirements == {"resourceRequest": {"cpu": "1"}, "namespace": "ns"}
 
 
 def test_other_arguments_are_another_question(interpreter: CachedInterpreter, answers: Answers) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
-    asked(lambda: interpreter.get_replicas({**WIDGET, "spec": {"size": 4}}))
-    two = asked(lambda: interpreter.revise_replica(WIDGET, 2))
-    assert (two.operation, two.arguments) == (REVISE_REPLICA, (WIDGET, 2))
+    answers.put(asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET)), (3, None))
+    asked(lambda: interpreter.interpret(Operation.REPLICA, {**WIDGET, "spec": {"size": 4}}))
+    two = asked(lambda: interpreter.interpret(Operation.REVISE, WIDGET, 2))
+    assert (two.operation, two.arguments) == (Operation.REVISE, (WIDGET, 2))
     answers.put(two, WIDGET)
-    asked(lambda: interpreter.revise_replica(WIDGET, 3))
-    assert asked(lambda: interpreter.get_components(WIDGET)).operation == INTERPRET_COMPONENT
+    asked(lambda: interpreter.interpret(Operation.REVISE, WIDGET, 3))
+    assert asked(lambda: interpreter.interpret(Operation.COMPONENT, WIDGET)).operation == Operation.COMPONENT
 
 
 def test_an_error_is_an_answer(interpreter: CachedInterpreter, answers: Answers) -> None:
-    question = asked(lambda: interpreter.get_replicas(WIDGET))
+    question = asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET))
     answers.put(question, InterpretLater("webhook w.example.io: no connection"))
     for _ in range(2):
         with pytest.raises(InterpretLater, match=r"webhook w\.example\.io: no connection"):
-            interpreter.get_replicas(WIDGET)
+            interpreter.interpret(Operation.REPLICA, WIDGET)
     answers.drop(question)
-    asked(lambda: interpreter.get_replicas(WIDGET))
+    asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET))
 
 
 @pytest.mark.parametrize(
     ("touched", "again"), [(("example.io/v1", "Widget"), True), (("apps/v1", "Deployment"), False), (EVERY, True)]
 )
-def test_an_answer_counts_until_its_kind_is_interpreted_in_another_way(
+def test_result_is_cached_until_its_kind_is_reconfigured(
     interpreter: CachedInterpreter, answers: Answers, touched: tuple[str, str], again: bool
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), (3, None))
+    answers.put(asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET)), (3, None))
     answers.changed((touched,))
     if again:
-        asked(lambda: interpreter.get_replicas(WIDGET))
+        asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET))
     else:
-        assert interpreter.get_replicas(WIDGET) == (3, None)
+        assert interpreter.interpret(Operation.REPLICA, WIDGET) == (3, None)
 
 
-def test_kinds_that_nobody_customized_are_answered_at_once(interpreter: CachedInterpreter) -> None:
+def test_native_kinds_are_answered_at_once(interpreter: CachedInterpreter) -> None:
     spec = {"replicas": 2, "template": {"spec": {"containers": []}}}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
-    assert interpreter.get_replicas(deployment)[0] == 2
-    assert interpreter.revise_replica(deployment, 5)["spec"]["replicas"] == 5
-    assert interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_REPLICA)
-    assert not interpreter.hook_enabled("apps/v1", "Deployment", INTERPRET_COMPONENT)
+    assert interpreter.interpret(Operation.REPLICA, deployment)[0] == 2
+    assert interpreter.interpret(Operation.REVISE, deployment, 5)["spec"]["replicas"] == 5
+    assert interpreter.hook_enabled("apps/v1", "Deployment", Operation.REPLICA)
+    assert not interpreter.hook_enabled("apps/v1", "Deployment", Operation.COMPONENT)
     with pytest.raises(InterpretError, match="no interpreter offers InterpretComponent"):
-        interpreter.get_components(deployment)
+        interpreter.interpret(Operation.COMPONENT, deployment)
 
 
-def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: CachedInterpreter) -> None:
-    assert interpreter.hook_enabled("example.io/v1", "Widget", REVISE_REPLICA)
-    assert not interpreter.hook_enabled("example.io/v1", "Widget", RETAIN)
+def test_customized_kinds_offer_operations_of_decisions(interpreter: CachedInterpreter) -> None:
+    assert interpreter.hook_enabled("example.io/v1", "Widget", Operation.REVISE)
+    assert not interpreter.hook_enabled("example.io/v1", "Widget", Operation.RETAIN)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +116,9 @@ def test_only_what_decisions_ask_is_offered_for_customized_kinds(interpreter: Ca
 def test_a_revised_object_is_the_one_that_was_asked_about(
     interpreter: CachedInterpreter, answers: Answers, answer: dict[str, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), answer)
+    answers.put(asked(lambda: interpreter.interpret(Operation.REVISE, WIDGET, 1)), answer)
     with pytest.raises(InterpretError, match=why):
-        interpreter.revise_replica(WIDGET, 1)
+        interpreter.interpret(Operation.REVISE, WIDGET, 1)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +134,12 @@ def test_a_revised_object_is_the_one_that_was_asked_about(
         ((1, {"resourceRequest": {"memory": "much"}}), r"resourceRequest\.memory: "),
     ],
 )
-def test_a_size_that_no_workload_has_is_refused(
+def test_implausible_replicas_are_refused(
     interpreter: CachedInterpreter, answers: Answers, answer: tuple[Any, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_replicas(WIDGET)), answer)
+    answers.put(asked(lambda: interpreter.interpret(Operation.REPLICA, WIDGET)), answer)
     with pytest.raises(InterpretError, match=f"InterpretReplica answered {why}"):
-        interpreter.get_replicas(WIDGET)
+        interpreter.interpret(Operation.REPLICA, WIDGET)
 
 
 @pytest.mark.parametrize(
@@ -152,17 +153,19 @@ def test_a_size_that_no_workload_has_is_refused(
         ),
     ],
 )
-def test_a_component_that_no_workload_has_is_refused(
+def test_implausible_component_is_refused(
     interpreter: CachedInterpreter, answers: Answers, component: dict[str, Any], why: str
 ) -> None:
-    answers.put(asked(lambda: interpreter.get_components(WIDGET)), [{"name": "b", "replicas": 1}, component])
+    answers.put(
+        asked(lambda: interpreter.interpret(Operation.COMPONENT, WIDGET)), [{"name": "b", "replicas": 1}, component]
+    )
     with pytest.raises(InterpretError, match=f"InterpretComponent answered {why}"):
-        interpreter.get_components(WIDGET)
+        interpreter.interpret(Operation.COMPONENT, WIDGET)
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_least_recently_used_result_is_dropped() -> None:
     answers = Answers(capacity=3_000)
-    questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(3)]
+    questions = [answers.question(Operation.REPLICA, {**WIDGET, "n": n}) for n in range(3)]
     for question in questions[:2]:
         answers.put(question, ["x" * 1_000])
         answers.find(question)
@@ -171,9 +174,9 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert [question in answers for question in questions] == [True, False, True]
 
 
-def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> None:
+def test_unused_results_are_kept_within_a_bound() -> None:
     answers = Answers(capacity=2_000)
-    questions = [answers.question(INTERPRET_REPLICA, {**WIDGET, "n": n}) for n in range(40)]
+    questions = [answers.question(Operation.REPLICA, {**WIDGET, "n": n}) for n in range(40)]
     for question in questions[:5]:
         answers.put(question, "x" * 1_000)
     assert all(question in answers for question in questions[:5])
@@ -185,14 +188,14 @@ def test_answers_that_no_decision_has_used_are_kept_even_if_they_are_many() -> N
     assert not any(question in answers for question in questions)
 
 
-def test_what_is_found_may_be_changed_by_its_finder(interpreter: CachedInterpreter, answers: Answers) -> None:
-    answers.put(asked(lambda: interpreter.revise_replica(WIDGET, 1)), WIDGET)
-    interpreter.revise_replica(WIDGET, 1)["spec"]["size"] = 99
-    assert interpreter.revise_replica(WIDGET, 1) == WIDGET
+def test_cached_result_is_copied_for_each_caller(interpreter: CachedInterpreter, answers: Answers) -> None:
+    answers.put(asked(lambda: interpreter.interpret(Operation.REVISE, WIDGET, 1)), WIDGET)
+    interpreter.interpret(Operation.REVISE, WIDGET, 1)["spec"]["size"] = 99
+    assert interpreter.interpret(Operation.REVISE, WIDGET, 1) == WIDGET
 
 
-def test_nobody_is_asked_about_secrets(answers: Answers) -> None:
+def test_secrets_are_never_interpreted_by_customizations(answers: Answers) -> None:
     interpreter = CachedInterpreter(lambda *_: True, answers)
-    assert interpreter.hook_enabled("v1", "ConfigMap", REVISE_REPLICA)
-    assert not interpreter.hook_enabled("v1", "Secret", REVISE_REPLICA)
-    assert not interpreter.hook_enabled("v1", "Secret", INTERPRET_REPLICA)
+    assert interpreter.hook_enabled("v1", "ConfigMap", Operation.REVISE)
+    assert not interpreter.hook_enabled("v1", "Secret", Operation.REVISE)
+    assert not interpreter.hook_enabled("v1", "Secret", Operation.REPLICA)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from services._rules.delivery.semantic_equal import needs_update
-from services._rules.interpreter import InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
+from services._rules.interpreter.native.prune import prune
 
 NATIVE = NativeInterpreter()
 GARBAGE: list[Any] = [None, "text", 7, 1.5, True, [], {}, ["x"], [None], [7], {"a": 1}, {"a": None}, 2**70, ""]
@@ -89,16 +90,16 @@ def ask_everything(obj: dict[str, Any], sound: dict[str, Any]) -> int:
     item = {"clusterName": "m1", "status": obj.get("status")}
     refused = 0
     for ask in (
-        lambda: NATIVE.get_replicas(obj),
-        lambda: NATIVE.revise_replica(obj, 3),
-        lambda: NATIVE.retain(obj, sound),
-        lambda: NATIVE.retain(sound, obj),
-        lambda: NATIVE.aggregate_status(obj, [item], now="2026-01-01T00:00:00Z"),
-        lambda: NATIVE.aggregate_status(sound, [item], now="2026-01-01T00:00:00Z"),
-        lambda: NATIVE.get_dependencies(obj),
-        lambda: NATIVE.reflect_status(obj),
-        lambda: NATIVE.interpret_health(obj),
-        lambda: NATIVE.prune(obj),
+        lambda: NATIVE.interpret(Operation.REPLICA, obj),
+        lambda: NATIVE.interpret(Operation.REVISE, obj, 3),
+        lambda: NATIVE.interpret(Operation.RETAIN, obj, sound),
+        lambda: NATIVE.interpret(Operation.RETAIN, sound, obj),
+        lambda: NATIVE.interpret(Operation.AGGREGATE, obj, [item], "2026-01-01T00:00:00Z"),
+        lambda: NATIVE.interpret(Operation.AGGREGATE, sound, [item], "2026-01-01T00:00:00Z"),
+        lambda: NATIVE.interpret(Operation.DEPENDENCY, obj),
+        lambda: NATIVE.interpret(Operation.STATUS, obj),
+        lambda: NATIVE.interpret(Operation.HEALTH, obj),
+        lambda: prune(obj),
         lambda: needs_update(obj, sound, sound),
         lambda: needs_update(sound, obj, obj),
     ):

@@ -23,7 +23,7 @@ def both(name: str, request: str, limit: str) -> Manifest:
     return {"requests": {name: request}, "limits": {name: limit}}
 
 
-def test_only_what_a_container_leaves_open_is_filled_in_and_noted() -> None:
+def test_limit_range_defaults_fill_open_fields() -> None:
     made = pod({}, {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}, first=({},))
     apply_defaults(made, limits("Container", default={"cpu": "1", "memory": "1Gi"}, defaultRequest={"cpu": "100m"}))
     containers = made["spec"]["containers"]
@@ -64,7 +64,7 @@ def test_without_ranges_a_pod_stays_as_it_is() -> None:
         ),
     ],
 )
-def test_a_container_beyond_a_bound_is_told_which(resources: Manifest, bounds: Manifest, said: str) -> None:
+def test_container_violates_a_named_bound(resources: Manifest, bounds: Manifest, said: str) -> None:
     assert pod_violations(pod(resources), limits("Container", **bounds)) == [said]
 
 
@@ -73,7 +73,7 @@ def test_a_container_on_its_bounds_is_fine() -> None:
     assert pod_violations(pod(both("cpu", "1", "2")), limits("Container", **bounds)) == []
 
 
-def test_a_pod_is_the_sum_of_its_containers_or_the_largest_that_runs_before_them() -> None:
+def test_pod_is_checked_by_sum_or_largest_init_container() -> None:
     half = both("cpu", "500m", "500m")
     bounds = limits("Pod", max={"cpu": "1"})
     assert pod_violations(pod(half, half), bounds) == []

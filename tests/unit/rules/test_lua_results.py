@@ -4,17 +4,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-)
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.scripts.customizations import Customizations
 from services._rules.interpreter.scripts.empty_tables import settle_empties
 from services._rules.interpreter.scripts.kube_helpers import (
@@ -33,7 +23,7 @@ def table(json: str) -> LuaValue:
     return LuaValue("table", json.encode(), empties="[]" in json)
 
 
-def test_an_empty_table_is_what_a_witness_has_at_its_path() -> None:
+def test_empty_table_takes_the_type_of_the_witness() -> None:
     witness = {"spec": {"map": {}, "list": [], "rows": [{"opts": {}}, {"opts": {"a": 1}}]}}
     value = {"spec": {"map": [], "list": [], "new": [], "rows": [{"opts": []}, {"opts": [], "x": []}]}}
     assert settle_empties(value, [witness]) == {
@@ -41,7 +31,7 @@ def test_an_empty_table_is_what_a_witness_has_at_its_path() -> None:
     }
 
 
-def test_an_object_wins_where_witnesses_disagree_and_strangers_leave_lists() -> None:
+def test_empty_table_is_an_object_where_witnesses_disagree() -> None:
     assert settle_empties({"a": [], "b": [1, [], 2]}, [{"a": []}, {"a": {}}]) == {"a": {}, "b": [1, 2]}
 
 
@@ -54,7 +44,7 @@ def test_members_that_become_empty_stay() -> None:
     [(2.9, 2), (-3, -3), (2147483647, 2147483647), (2147483648, -(2**31)), (float("nan"), -(2**31))],
 )
 def test_replicas_are_cut_to_32_bits(number: float, replicas: int) -> None:
-    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=number), NIL, [{}]) == {
+    assert result_of(Operation.REPLICA, LuaValue("number", scalar=number), NIL, [{}]) == {
         "replicas": replicas,
         "requirements": None,
     }
@@ -64,7 +54,7 @@ def test_requirements_are_canonical_and_keep_known_members_only() -> None:
     given = table(
         '{"resourceRequest":{"cpu":"1.5","memory":"1024Mi","n":2},"strange":1,"nodeClaim":{"tolerations":[]}}'
     )
-    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=1), given, [{}])["requirements"] == {
+    assert result_of(Operation.REPLICA, LuaValue("number", scalar=1), given, [{}])["requirements"] == {
         "nodeClaim": {},
         "resourceRequest": {"cpu": "1500m", "memory": "1Gi", "n": "2"},
     }
@@ -73,22 +63,22 @@ def test_requirements_are_canonical_and_keep_known_members_only() -> None:
 @pytest.mark.parametrize(
     ("operation", "value", "said"),
     [
-        (INTERPRET_REPLICA, LuaValue("string"), "GetReplicas returned a string, expected a number"),
-        (INTERPRET_HEALTH, NIL, "InterpretHealth returned a nil, expected a boolean"),
-        (INTERPRET_STATUS, NIL, "ReflectStatus returned a nil, expected a table"),
-        (INTERPRET_DEPENDENCY, NIL, "GetDependencies returned a nil, expected a table"),
-        (INTERPRET_DEPENDENCY, table('[{"kind":"Secret","name":"x"}]'), "dependencies[0].apiVersion: is required"),
-        (INTERPRET_DEPENDENCY, table('{"apiVersion":"v1"}'), "dependencies"),
-        (INTERPRET_COMPONENT, table('{"name":"x"}'), "components: Expected `array`, got `object`"),
-        (INTERPRET_COMPONENT, table('[{"name":"x","replicas":2.5}]'), "at `components[0].replicas`"),
-        (REVISE_REPLICA, table("[]"), "returned a list"),
-        (RETAIN, table('{"spec":{}}'), "without kind"),
+        (Operation.REPLICA, LuaValue("string"), "GetReplicas returned a string, expected a number"),
+        (Operation.HEALTH, NIL, "InterpretHealth returned a nil, expected a boolean"),
+        (Operation.STATUS, NIL, "ReflectStatus returned a nil, expected a table"),
+        (Operation.DEPENDENCY, NIL, "GetDependencies returned a nil, expected a table"),
+        (Operation.DEPENDENCY, table('[{"kind":"Secret","name":"x"}]'), "dependencies[0].apiVersion: is required"),
+        (Operation.DEPENDENCY, table('{"apiVersion":"v1"}'), "dependencies"),
+        (Operation.COMPONENT, table('{"name":"x"}'), "components: Expected `array`, got `object`"),
+        (Operation.COMPONENT, table('[{"name":"x","replicas":2.5}]'), "at `components[0].replicas`"),
+        (Operation.REVISE, table("[]"), "returned a list"),
+        (Operation.RETAIN, table('{"spec":{}}'), "without kind"),
         (
-            AGGREGATE_STATUS,
+            Operation.AGGREGATE,
             table('[{"clusterName":"m1"}]'),
             "AggregateStatus returned a list, expected the whole object",
         ),
-        (RETAIN, LuaValue("unfit", b"a list has gaps"), "Retain returned what is no JSON: a list has gaps"),
+        (Operation.RETAIN, LuaValue("unfit", b"a list has gaps"), "Retain returned what is no JSON: a list has gaps"),
     ],
 )
 def test_another_result_is_refused_in_words(operation: str, value: LuaValue, said: str) -> None:
@@ -97,30 +87,30 @@ def test_another_result_is_refused_in_words(operation: str, value: LuaValue, sai
     assert said in str(refused.value)
 
 
-def test_empty_results_at_the_top_are_objects_or_lists_by_operation() -> None:
-    assert result_of(INTERPRET_STATUS, table("[]"), NIL, [{}]) == {}
-    assert result_of(INTERPRET_DEPENDENCY, table("[]"), NIL, [{}]) == []
-    assert result_of(INTERPRET_COMPONENT, table("[]"), NIL, [{}]) == []
-    assert result_of(INTERPRET_COMPONENT, NIL, NIL, [{}]) is None
-    assert result_of(INTERPRET_REPLICA, LuaValue("number", scalar=1), table("[]"), [{}])["requirements"] == {}
+def test_empty_result_is_object_or_list_by_operation() -> None:
+    assert result_of(Operation.STATUS, table("[]"), NIL, [{}]) == {}
+    assert result_of(Operation.DEPENDENCY, table("[]"), NIL, [{}]) == []
+    assert result_of(Operation.COMPONENT, table("[]"), NIL, [{}]) == []
+    assert result_of(Operation.COMPONENT, NIL, NIL, [{}]) is None
+    assert result_of(Operation.REPLICA, LuaValue("number", scalar=1), table("[]"), [{}])["requirements"] == {}
 
 
 def test_only_retention_and_revision_have_witnesses() -> None:
     empty = table('{"kind":"W","spec":{"map":[]}}')
     witness = {"spec": {"map": {}}}
     kept = {"kind": "W", "spec": {"map": {}}}
-    assert result_of(REVISE_REPLICA, empty, NIL, [witness, 3]) == kept
-    assert result_of(RETAIN, empty, NIL, [{}, witness]) == kept
-    assert result_of(AGGREGATE_STATUS, empty, NIL, [witness, []]) == {"kind": "W", "spec": {}}
+    assert result_of(Operation.REVISE, empty, NIL, [witness, 3]) == kept
+    assert result_of(Operation.RETAIN, empty, NIL, [{}, witness]) == kept
+    assert result_of(Operation.AGGREGATE, empty, NIL, [witness, []]) == {"kind": "W", "spec": {}}
 
 
-def test_reports_lose_what_says_nothing() -> None:
+def test_status_items_drop_empty_members() -> None:
     items = [{"clusterName": "m1", "applied": False, "appliedMessage": "", "status": None, "health": "Healthy"}]
-    assert arguments_of(AGGREGATE_STATUS, [{}, items]) == ({}, [{"clusterName": "m1", "health": "Healthy"}])
-    assert arguments_of(AGGREGATE_STATUS, [{}, None]) == ({}, None)
+    assert arguments_of(Operation.AGGREGATE, [{}, items]) == ({}, [{"clusterName": "m1", "health": "Healthy"}])
+    assert arguments_of(Operation.AGGREGATE, [{}, None]) == ({}, None)
 
 
-def test_dependencies_of_several_scripts_are_united_and_selectors_never_merged() -> None:
+def test_dependencies_of_scripts_are_united_without_selectors() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"}
     chosen = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"app": "x"}}}
     assert dependencies_of([[secret, chosen], [chosen, secret]]) == [chosen, chosen, secret]
@@ -164,7 +154,7 @@ def customization(name: str, kind: str = "Widget", **scripts: str) -> dict[str, 
     }
 
 
-def test_the_first_customization_by_name_answers_and_dependencies_add_up() -> None:
+def test_first_customization_answers_and_dependencies_add_up() -> None:
     found = Customizations(
         [
             customization("b", retention="B", dependencyInterpretation="DB"),
@@ -175,9 +165,9 @@ def test_the_first_customization_by_name_answers_and_dependencies_add_up() -> No
         ]
     )
     target = ("example.io/v1", "Widget")
-    assert found.scripts(*target, RETAIN) == ("B",)
-    assert found.scripts(*target, INTERPRET_REPLICA) == ("A",)
-    assert found.scripts(*target, INTERPRET_DEPENDENCY) == ("DA", "DB")
-    assert found.scripts(*target, INTERPRET_HEALTH) == ()
-    assert found.hook_enabled("example.io/v1", "Gadget", RETAIN)
-    assert not found.hook_enabled("example.io/v2", "Gadget", RETAIN)
+    assert found.scripts(*target, Operation.RETAIN) == ("B",)
+    assert found.scripts(*target, Operation.REPLICA) == ("A",)
+    assert found.scripts(*target, Operation.DEPENDENCY) == ("DA", "DB")
+    assert found.scripts(*target, Operation.HEALTH) == ()
+    assert found.hook_enabled("example.io/v1", "Gadget", Operation.RETAIN)
+    assert not found.hook_enabled("example.io/v2", "Gadget", Operation.RETAIN)

@@ -24,7 +24,7 @@ def used(*pods: Manifest) -> list[Any]:
     return [usage("", "pods", one) for one in pods]
 
 
-def test_what_fits_passes_and_what_does_not_is_told_with_all_amounts() -> None:
+def test_quota_refusal_names_requested_used_and_limited() -> None:
     limit = quota(cpu="1", pods="9")
     wanted = usage("", "pods", pod("600m"))
     assert refusal(limit, wanted, used(pod("400m"))) == ""
@@ -43,13 +43,13 @@ def test_every_amount_that_is_exceeded_is_named() -> None:
     )
 
 
-def test_a_pod_has_to_say_what_is_limited() -> None:
+def test_pod_must_specify_limited_resources() -> None:
     assert refusal(quota(cpu="1", memory="1Gi"), usage("", "pods", pod("1")), []) == (
         "failed quota: team: must specify memory"
     )
 
 
-def test_a_pod_that_ended_takes_no_room() -> None:
+def test_finished_pod_uses_no_quota() -> None:
     limit = quota(cpu="1", pods="1")
     assert (
         refusal(limit, usage("", "pods", pod("1")), used(pod("1", phase="Succeeded"), pod("1", phase="Failed"))) == ""

@@ -34,7 +34,7 @@ def setting(path: str, value: Any) -> Callable[[Any], Any]:
         ('[{"a":1},{"a":12345678901234567890123}]', "/0/a", 2, '[{"a":2},{"a":12345678901234567890123}]'),
     ],
 )
-def test_json_keeps_what_it_does_not_touch(text: str, path: str, value: Any, expected: str) -> None:
+def test_json_keeps_untouched_values(text: str, path: str, value: Any, expected: str) -> None:
     assert embedded_json.changed(text, setting(path, value)) == expected
 
 
@@ -122,7 +122,7 @@ def bomb(levels: int) -> str:
         ("a: &a {b: {c: *a}}", "*a stands inside of itself"),
     ],
 )
-def test_yaml_that_would_take_the_whole_service_is_refused_with_the_reason(text: str, said: str) -> None:
+def test_yaml_bomb_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(EmbeddedTextError) as refused:
         embedded_yaml.load(text)
     assert said in str(refused.value)
@@ -132,7 +132,7 @@ def test_aliases_within_bounds_are_written_out() -> None:
     assert embedded_yaml.load(bomb(3))["k2"] == [[[1] * 9] * 9] * 9
 
 
-def test_an_alias_is_what_last_had_its_name() -> None:
+def test_alias_refers_to_the_last_anchor_of_its_name() -> None:
     assert embedded_yaml.load("a: &x 1\nb: *x\nc: &x [2]\nd: *x\ne: &k f\n*k : g\n") == {
         "a": 1, "b": 1, "c": [2], "d": [2], "e": "f", "f": "g",
     }  # fmt: skip
@@ -146,7 +146,7 @@ def test_a_change_behind_an_alias_changes_one_place_only() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: *x", "{[a]: b}", "{{}: b}", "a: &x [1]\n*x : b\n", "&a [1, *a]"])
-def test_what_cannot_be_told_apart_is_refused(text: str) -> None:
+def test_ambiguous_yaml_is_refused(text: str) -> None:
     with pytest.raises(EmbeddedTextError):
         embedded_yaml.load(text)
 
@@ -156,7 +156,7 @@ def test_a_flat_document_may_be_long() -> None:
     assert embedded_yaml.load(embedded_yaml.dump(document)) == document
 
 
-def test_what_is_nested_too_deeply_is_not_written() -> None:
+def test_deeply_nested_document_is_not_written_as_yaml() -> None:
     document: Any = []
     for _ in range(5_000):
         document = [document]
@@ -164,12 +164,12 @@ def test_what_is_nested_too_deeply_is_not_written() -> None:
         embedded_yaml.dump(document)
 
 
-def test_json_that_is_nested_too_deeply_is_refused() -> None:
+def test_deeply_nested_json_is_refused() -> None:
     with pytest.raises(EmbeddedTextError, match="nested too deeply"):
         embedded_json.changed('{"a":' * 100_000 + "1" + "}" * 100_000, lambda document: document)
 
 
-def test_json_that_would_be_nested_too_deeply_is_not_written() -> None:
+def test_deeply_nested_document_is_not_written_as_json() -> None:
     deep: Any = []
     for _ in range(5_000):
         deep = [deep]
@@ -228,7 +228,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_what_is_written_reads_back_the_same(document: Any) -> None:
+def test_written_yaml_reads_back_the_same(document: Any) -> None:
     assert embedded_yaml.load(embedded_yaml.dump(document)) == document
 
 

@@ -40,7 +40,7 @@ def test_one_part_changes(before: str, component: str, operator: str, value: str
     "text",
     ["", "Nginx", ":1.0", "a//b", "nginx:", "-a", "nginx@sha256:abc", f"nginx@md5:{HEX}", f"n@sha256:{HEX.upper()}"],
 )
-def test_what_is_no_reference_is_refused(text: str) -> None:
+def test_malformed_image_reference_is_refused(text: str) -> None:
     with pytest.raises(ImageError):
         image.parse(text)
 

@@ -23,7 +23,7 @@ from services._rules.delivery.plausibility import (
     most_replicas,
     numbers,
 )
-from services._rules.interpreter import InterpretError, NativeInterpreter
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 
 KEY = ObjectKey("apps", "deployments", "default", "nginx")
 SEEN = WorkObserved(cluster="m1", key=KEY, uid="u", work_seq=7, digest="d", applied=True, at=10.0)
@@ -103,7 +103,7 @@ def test_every_kind_is_judged(api_version: str, kind: str, status: Any, field: s
         {"replicas": "three", "readyReplicas": 4, "size": -1},
     ],
 )
-def test_of_a_kind_that_is_not_known_only_what_means_the_same_everywhere_is_judged(status: dict[str, Any]) -> None:
+def test_unknown_kind_is_judged_by_common_fields_only(status: dict[str, Any]) -> None:
     assert judged(status, "Widget", "example.io/v1") == ""
 
 
@@ -114,7 +114,7 @@ def test_a_status_without_end_is_not_read() -> None:
     assert implausible("apps/v1", "Deployment", deep, Given()).startswith("status: is no JSON")
 
 
-def test_a_share_bounds_what_may_be_reported_and_a_scaling_down_may_take_its_time() -> None:
+def test_placed_replicas_bound_what_is_plausible() -> None:
     assert most_replicas(3) == MARGIN + 30
     assert most_replicas(3, counted=5000) == 5000
     assert most_replicas(0) == MARGIN
@@ -157,13 +157,17 @@ _STATUSES = st.dictionaries(_NAMES, _VALUES, max_size=6)
 
 @settings(deadline=None)
 @given(st.lists(_STATUSES, min_size=1, max_size=4), st.sampled_from(["Deployment", "StatefulSet", "DaemonSet"]))
-def test_what_is_plausible_can_be_summed_within_32_bits(statuses: list[dict[str, Any]], kind: str) -> None:
+def test_plausible_statuses_add_up_within_32_bits(statuses: list[dict[str, Any]], kind: str) -> None:
     raws = [Raw(json.encode(status)) for status in statuses]
     counted = [raw for raw in raws if not implausible("apps/v1", kind, raw, Given())]
     items = [{"clusterName": f"m{place}", "status": json.decode(raw)} for place, raw in enumerate(counted)]
     template = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a", "generation": 1}}
     try:
-        summed = NativeInterpreter().aggregate_status(template, items, now="2026-01-01T00:00:00Z").get("status", {})
+        summed = (
+            NativeInterpreter()
+            .interpret(Operation.AGGREGATE, template, items, "2026-01-01T00:00:00Z")
+            .get("status", {})
+        )
     except InterpretError as problem:
         pytest.fail(f"{problem}: {counted}")
     numbers_of = [value for name, value in summed.items() if name != "observedGeneration"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services._rules.scheduling.decision_explanation import explain
-from services._rules.scheduling.decoding import binding_view, cluster_view
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugin_set import STANDARD, PluginSet
 from services._rules.scheduling.plugins.interface import FilterContext, Plugin, Result
@@ -18,29 +18,20 @@ from services._rules.scheduling.scheduling_views import (
     SchedulingOptions,
     Status,
 )
+from tests.support.scheduling import AGGREGATED, DEPLOYMENT, DUPLICATED, index_of, member, replicas_of, spread
 
-AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
-ONE = [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]
+ONE = spread(cluster=(1, 1))
 
 
 def fleet(count: int = 4) -> ClusterIndex:
-    return ClusterIndex(
-        cluster_view(
-            {
-                "metadata": {"name": f"m{number}", "labels": {"cost": str(number)}},
-                "status": {
-                    "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                    "resourceSummary": {"allocatable": {"pods": 10}},
-                },
-            }
-        )
-        for number in range(1, count + 1)
+    return index_of(
+        *(member(f"m{number}", metadata={"labels": {"cost": str(number)}}) for number in range(1, count + 1))
     )
 
 
 def binding(**parts: Any) -> BindingView:
     placement = {"replicaScheduling": AGGREGATED, "spreadConstraints": ONE, **parts.pop("placement", {})}
-    spec = {"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 3, "placement": placement}
+    spec = {"resource": DEPLOYMENT, "replicas": 3, "placement": placement}
     return binding_view({**spec, **parts})
 
 
@@ -49,8 +40,7 @@ def options(**plugins: Plugin) -> SchedulingOptions:
 
 
 def names(decision: Decision) -> list[str]:
-    assert decision.error is None, decision.message
-    return [item.name for item in decision.clusters]
+    return list(replicas_of(decision))
 
 
 class Cheap:
@@ -83,9 +73,7 @@ class Inverted(Favours):
 
 
 def test_a_filter_leaves_clusters_out() -> None:
-    everywhere = binding(
-        placement={"spreadConstraints": [], "replicaScheduling": {"replicaSchedulingType": "Duplicated"}}
-    )
+    everywhere = binding(placement={"spreadConstraints": [], "replicaScheduling": DUPLICATED})
     assert names(schedule(fleet(), everywhere, options=options(Cheap=Cheap()))) == ["m1", "m2"]
 
 
@@ -108,7 +96,7 @@ def test_a_filter_without_a_reason_is_named_in_its_place() -> None:
     assert found.message == '0/1 clusters are available: 1 plugin "Mute" left it out without a reason.'
 
 
-def test_a_filter_with_context_is_told_the_peers_and_goes_before_filter() -> None:
+def test_filter_with_context_gets_peers_and_replaces_filter() -> None:
     seen: list[FilterContext] = []
 
     class Curious:
@@ -200,14 +188,14 @@ PRIORITIZE = "failed to prioritize clusters: "
         ),
     ],
 )
-def test_whatever_a_plugin_does_wrong_is_an_error_of_the_attempt_that_names_it(plugin: Any, message: str) -> None:
+def test_failing_plugin_is_named_in_the_error_of_the_attempt(plugin: Any, message: str) -> None:
     found = schedule(fleet(), binding(), options=options(X=plugin))
     assert (found.error, found.message, found.clusters) == ("Error", message, ())
     told = explain(fleet(), binding(), options=options(X=plugin))
     assert told.decision == found
 
 
-def test_a_plugin_that_fails_for_one_group_leaves_the_next_group_its_chance() -> None:
+def test_plugin_failure_moves_to_the_next_affinity_group() -> None:
     class Picky:
         def filter(self, binding: BindingView, status: Status, cluster: ClusterView) -> Result | None:
             if status.observed_affinity == "first":
@@ -229,13 +217,13 @@ def test_a_plugin_that_fails_for_one_group_leaves_the_next_group_its_chance() ->
 def test_an_explanation_names_plugins_of_others() -> None:
     told = explain(fleet(), binding(), options=options(Cheap=Cheap(), Favours=Favours("m2", 30)))
     by_name = {item.name: item for item in told.clusters}
-    assert (by_name["m4"].filter, by_name["m4"].reason) == ("Cheap", "too expensive, far away")
+    assert told.refused["m4"] == ("Cheap", "too expensive, far away")
     assert by_name["m2"].plugins == {"Favours": 30}
     assert by_name["m2"].score == 30
     assert by_name["m1"].plugins == {"Favours": 0}
 
 
-def test_an_order_of_clusters_that_a_plugin_sees_is_that_of_their_names() -> None:
+def test_plugins_see_clusters_in_order_of_names() -> None:
     seen: list[str] = []
 
     class Notes:

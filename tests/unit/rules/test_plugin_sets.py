@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.manifest import Manifest
-from services._rules.scheduling.decoding import binding_view, cluster_view
-from services._rules.scheduling.index import ClusterIndex
+from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.plugin_set import (
     GATED,
     STANDARD,
@@ -18,6 +17,7 @@ from services._rules.scheduling.plugin_set import (
 )
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Peers, SchedulingOptions
+from tests.support.scheduling import DEPLOYMENT, index_of, member, spread
 
 KNOWN = frozenset(("Foo", "Bar", "Baz"))
 
@@ -55,33 +55,25 @@ def test_workload_affinity_is_known_only_with_its_gate() -> None:
     assert builtin_names({"WorkloadAffinity": True}) == STANDARD | GATED
 
 
-def cluster(name: str, **parts: Any) -> Manifest:
-    apis = [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}]
-    return {
-        "metadata": {"name": name, "labels": {"env": parts.get("env", "prod")}},
-        "spec": {"region": "r1", "taints": parts.get("taints", [])},
-        "status": {"apiEnablements": parts.get("apis", apis), "resourceSummary": {"allocatable": {"pods": 10}}},
-    }
-
-
 def decide(clusters: list[Manifest], without: str, running: dict[str, int] | None = None, **placement: Any) -> Decision:
     spec = {
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment"},
+        "resource": DEPLOYMENT,
         "replicas": 2,
         "placement": {"clusterAffinity": {"labelSelector": {"matchLabels": {"env": "prod"}}}, **placement},
         "clusters": [{"name": name, "replicas": count} for name, count in (running or {}).items()],
         "gracefulEvictionTasks": [{"fromCluster": "leaving"}],
     }
     options = SchedulingOptions(plugins=PluginSet(STANDARD - {without}))
-    return schedule(ClusterIndex(cluster_view(item) for item in clusters), binding_view(spec), options=options)
+    return schedule(index_of(*clusters), binding_view(spec), options=options)
 
 
+PROD = {"labels": {"env": "prod"}}
 ODD = [
-    cluster("dev", env="dev"),
-    cluster("tainted", taints=[{"key": "k", "effect": "NoSchedule"}]),
-    cluster("bare", apis=[]),
-    cluster("leaving"),
-    cluster("good"),
+    member("dev", metadata={"labels": {"env": "dev"}}),
+    member("tainted", metadata=PROD, taints=[{"key": "k", "effect": "NoSchedule"}]),
+    member("bare", metadata=PROD, apis=[]),
+    member("leaving", metadata=PROD),
+    member("good", metadata=PROD),
 ]
 
 
@@ -95,22 +87,19 @@ ODD = [
         ("ClusterEviction", ["leaving"]),
     ],
 )
-def test_a_filter_that_is_off_refuses_nobody(without: str, also: list[str]) -> None:
+def test_disabled_filter_refuses_no_cluster(without: str, also: list[str]) -> None:
     assert sorted(item.name for item in decide(ODD, without).clusters) == sorted(["good", *also])
 
 
 def test_the_spread_filter_can_be_off() -> None:
-    constraints = [
-        {"spreadByField": "zone", "minGroups": 1, "maxGroups": 1},
-        {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1},
-    ]
-    assert decide([cluster("m1")], "none", spreadConstraints=constraints).error == "FitError"
-    assert decide([cluster("m1")], "SpreadConstraint", spreadConstraints=constraints).error is None
+    constraints = spread(zone=(1, 1), cluster=(1, 1))
+    assert decide([member("m1", metadata=PROD)], "none", spreadConstraints=constraints).error == "FitError"
+    assert decide([member("m1", metadata=PROD)], "SpreadConstraint", spreadConstraints=constraints).error is None
 
 
-def test_without_locality_a_cluster_that_runs_the_binding_is_not_preferred() -> None:
-    clusters = [cluster("m1"), cluster("m2"), cluster("m3")]
-    one = [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]
+def test_current_target_is_not_preferred_without_locality() -> None:
+    clusters = [member(name, metadata=PROD) for name in ("m1", "m2", "m3")]
+    one = spread(cluster=(1, 1))
     running = {"m3": 0}
     assert [item.name for item in decide(clusters, "none", running, spreadConstraints=one).clusters] == ["m3"]
     assert [item.name for item in decide(clusters, "ClusterLocality", running, spreadConstraints=one).clusters] == [
@@ -125,16 +114,15 @@ def test_without_any_plugin_all_live_clusters_pass() -> None:
             "placement": {"clusterAffinity": {"clusterNames": ["x"]}},
         }
     )
-    gone = cluster("gone")
-    gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    index = ClusterIndex(cluster_view(item) for item in [*ODD, gone])
+    gone = member("gone", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    index = index_of(*ODD, gone)
     found = schedule(index, view, options=SchedulingOptions(plugins=PluginSet(frozenset())))
     assert len(found.clusters) == len(ODD)
 
 
 def test_sets_of_plugins_do_not_share_remembered_outcomes() -> None:
-    index = ClusterIndex(cluster_view(item) for item in ODD)
-    view = binding_view({"resource": {"apiVersion": "apps/v1", "kind": "Deployment"}, "replicas": 1})
+    index = index_of(*ODD)
+    view = binding_view({"resource": DEPLOYMENT, "replicas": 1})
     counts = {
         names: len(schedule(index, view, options=SchedulingOptions(plugins=PluginSet(names))).clusters)
         for names in (STANDARD, STANDARD - {"TaintToleration"}, frozenset[str](), STANDARD)

@@ -18,6 +18,8 @@ from services._rules.kubernetes.quantity import Quantity, QuantityError, from_mi
         ("1500", "1500"),
         ("1500k", "1500k"),
         ("0.5Ki", "512"),
+        ("-0.5Gi", "-512Mi"),
+        ("0Mi", "0"),
         ("1023Ki", "1023Ki"),
         ("12E2", "1200"),
         ("12e3", "12e3"),
@@ -35,7 +37,7 @@ def test_canonical_text_is_the_one_kubernetes_writes(text: str, canonical: str) 
 
 
 @pytest.mark.parametrize("bad", ["", "1Q", "1i", "Ki1", "1..2", "1 Gi", "0x1", "1e", "1e9999", "abc", True, [], "١"])
-def test_what_is_no_quantity_is_refused_by_name(bad: object) -> None:
+def test_malformed_quantity_is_refused(bad: object) -> None:
     with pytest.raises(QuantityError, match="quantity"):
         parse(bad)  # type: ignore[arg-type]
 
@@ -54,17 +56,17 @@ def test_numbers_of_a_manifest_are_read_like_their_text() -> None:
     assert parse(None).is_zero()
 
 
-def test_a_zero_takes_over_the_format_of_what_is_added() -> None:
-    assert str(parse(0).add(parse("2Gi"))) == "2Gi"
-    assert str(parse("1Gi").add(parse("1024M"))) == "2048576Ki"
-    assert str(parse("1Gi").sub(parse("512Mi"))) == "512Mi"
+def test_zero_takes_the_format_of_the_other_quantity() -> None:
+    assert str(parse(0) + parse("2Gi")) == "2Gi"
+    assert str(parse("1Gi") + parse("1024M")) == "2048576Ki"
+    assert str(parse("1Gi") - parse("512Mi")) == "512Mi"
 
 
 def test_equality_ignores_spelling() -> None:
     assert parse("1") == parse("1000m")
     assert hash(parse("1")) == hash(parse("1000m"))
-    assert parse("1").cmp(parse("2")) == -1
-    assert parse("1Ki") < parse("1k").mul(2)
+    assert parse("1") < parse("2")
+    assert parse("1Ki") < parse("1k") * 2
 
 
 @given(st.integers(-(10**20), 10**20), st.sampled_from(["DecimalSI", "BinarySI", "DecimalExponent"]))
@@ -80,7 +82,7 @@ def test_canonical_text_reads_back_to_the_same_amount(nano: int, form: str) -> N
 def test_parsing_is_exact_and_monotonous(number: int, suffix: str) -> None:
     smaller, larger = parse(f"{number}{suffix}"), parse(f"{number + 1}{suffix}")
     assert smaller < larger
-    assert smaller.add(larger).sub(larger) == smaller
+    assert smaller + larger - larger == smaller
 
 
 @given(st.integers(-(10**12), 10**12))

@@ -41,10 +41,17 @@ def given_to(ledger: ReservationLedger, counts: dict[str, int], seq: int = 2, at
     ledger.placed(key(number), "u", [TargetCluster(name, count) for name, count in counts.items()], at, seq)
 
 
-def test_a_placement_holds_room_until_its_replicas_show() -> None:
-    ledger = ReservationLedger()
+def holding(settle: float = 0.0, **counts: int) -> ReservationLedger:
+    """A ledger with an object that was requested, and placed with so many replicas."""
+    ledger = ReservationLedger(settle=settle)
     ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3, "m2": 2})
+    if counts:
+        given_to(ledger, counts)
+    return ledger
+
+
+def test_placement_reserves_until_its_replicas_are_shown() -> None:
+    ledger = holding(m1=3, m2=2)
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (3, 2)
     assert ledger.shown(key(), "u", [status("m1", 2)], NOW, 9)
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (1, 2)
@@ -52,36 +59,28 @@ def test_a_placement_holds_room_until_its_replicas_show() -> None:
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (0, 0)
 
 
-def test_growing_holds_only_what_is_new() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_scaling_up_reserves_the_added_replicas_only() -> None:
+    ledger = holding(m1=3)
     ledger.shown(key(), "u", [status("m1", 3)], NOW, 9)
     given_to(ledger, {"m1": 5}, 4)
     assert pods(ledger, "m1") == 2
     assert ledger.since("m1", 3) == [(needs()[0][0], 2)]
 
 
-def test_the_end_of_a_placement_gives_its_room_back() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_released_placement_reserves_nothing() -> None:
+    ledger = holding(m1=3)
     ledger.placed(key(), "u", (), NOW, 3)
     assert pods(ledger, "m1") == 0
 
 
-def test_the_status_of_another_object_of_the_same_name_counts_for_nothing() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_status_of_a_former_uid_releases_nothing() -> None:
+    ledger = holding(m1=3)
     assert not ledger.shown(key(), "former", [status("m1", 3)], NOW, 9)
     assert pods(ledger, "m1") == 3
 
 
-def test_what_never_shows_is_let_go() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_reservation_expires_when_replicas_are_never_shown() -> None:
+    ledger = holding(m1=3)
     assert not ledger.expire(NOW + LONGEST - 1)
     assert ledger.expire(NOW + LONGEST)
     assert pods(ledger, "m1") == 0
@@ -89,10 +88,8 @@ def test_what_never_shows_is_let_go() -> None:
     assert pods(ledger, "m1") == 3
 
 
-def test_what_shows_is_held_until_a_summary_has_it() -> None:
-    ledger = ReservationLedger(settle=15.0)
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_shown_replicas_stay_reserved_until_a_later_summary() -> None:
+    ledger = holding(settle=15.0, m1=3)
     assert not ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
     assert pods(ledger, "m1") == 3
     assert not ledger.summarised("m1", NOW + 9)
@@ -101,19 +98,16 @@ def test_what_shows_is_held_until_a_summary_has_it() -> None:
     assert pods(ledger, "m1") == 0
 
 
-def test_a_summary_that_does_not_move_is_not_waited_for_for_ever() -> None:
-    ledger = ReservationLedger(settle=15.0)
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_shown_replicas_expire_without_a_later_summary() -> None:
+    ledger = holding(settle=15.0, m1=3)
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 10, 9)
     assert not ledger.expire(NOW + 24)
     assert ledger.expire(NOW + 25)
     assert pods(ledger, "m1") == 0
 
 
-def test_a_promise_counts_at_once_and_once() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
+def test_promise_reserves_at_once_and_once() -> None:
+    ledger = holding()
     ledger.promise(key(), [TargetCluster("m1", 3)], NOW)
     assert pods(ledger, "m1") == 3
     assert ledger.since("m1", 1_000) == [(needs()[0][0], 3)]
@@ -123,34 +117,29 @@ def test_a_promise_counts_at_once_and_once() -> None:
     assert ledger.since("m1", 7) == []
 
 
-def test_a_promise_that_is_withdrawn_leaves_nothing() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
+def test_withdrawn_promise_reserves_nothing() -> None:
+    ledger = holding()
     ledger.promise(key(), [TargetCluster("m1", 3)], NOW)
     ledger.withdraw(key())
     assert pods(ledger, "m1") == 0
     assert ledger.since("m1", 0) == []
 
 
-def test_other_requirements_are_held_from_their_request_on() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs("1"), 1)
-    given_to(ledger, {"m1": 3})
+def test_changed_requirements_are_reserved_from_their_request() -> None:
+    ledger = holding(m1=3)
     ledger.requested(key(), "u", needs("2"), 3)
     assert dict(ledger.taken("m1")) == {needs("2")[0][0]: 3}
 
 
-def test_an_object_or_a_cluster_that_is_gone_holds_nothing() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3, "m2": 1})
+def test_removed_object_or_cluster_reserves_nothing() -> None:
+    ledger = holding(m1=3, m2=1)
     ledger.removed("m1")
     assert (pods(ledger, "m1"), pods(ledger, "m2")) == (0, 1)
     ledger.forget(key())
     assert pods(ledger, "m2") == 0
 
 
-def test_shares_without_a_status_show_when_they_are_healthy() -> None:
+def test_replicas_shown_by_health_or_status() -> None:
     assert replicas_shown(ClusterStatusItem(cluster="m1", health="Healthy")) > 1_000_000
     assert replicas_shown(ClusterStatusItem(cluster="m1", health="Unhealthy")) == 0
     job = msgspec.Raw(b'{"active":2,"succeeded":3}')
@@ -172,7 +161,7 @@ ACTS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(ACTS)
-def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int, str, str]]) -> None:
+def test_restart_folds_the_same_reservations(acts: list[tuple[str, int, int, str, str]]) -> None:
     live = ReservationLedger()
     last: dict[tuple[str, int], tuple[int, Any]] = {}
     for seq, (act, number, count, cluster, cpu) in enumerate(acts, 1):
@@ -205,7 +194,7 @@ def test_a_restart_comes_to_the_same_reservations(acts: list[tuple[str, int, int
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(1, 3)), max_size=6), st.integers(1, 8))
-def test_answers_less_what_was_given_never_promise_too_much(gone: list[tuple[int, int, int]], cpu: int) -> None:
+def test_estimate_less_reservations_still_fits_on_nodes(gone: list[tuple[int, int, int]], cpu: int) -> None:
     """However the pods given since spread over nodes, what is answered still fits."""
     wanted = demand_of({"cpu": str(cpu)})
     nodes = [Room({"cpu": 1000 * free}, 20) for free in (4, 8, 12, 16)]
@@ -229,7 +218,7 @@ def test_answers_less_what_was_given_never_promise_too_much(gone: list[tuple[int
     st.lists(st.tuples(st.integers(1, 5), st.integers(1, 8), st.integers(1, 6)), max_size=4),
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 12)), max_size=5),
 )
-def test_pods_on_equal_model_nodes_are_placed_as_on_single_ones(
+def test_pods_fit_on_model_nodes_as_on_single_nodes(
     models: list[tuple[int, int, int]], gone: list[tuple[int, int]]
 ) -> None:
     kinds = tuple((count, {"cpu": 1000 * cpu}, slots) for count, cpu, slots in models)
@@ -242,7 +231,7 @@ def test_pods_on_equal_model_nodes_are_placed_as_on_single_ones(
     assert sorted(flat) == sorted((room.free["cpu"], room.pods) for room in rooms)
 
 
-def test_a_summary_less_what_was_given_has_room_for_the_rest() -> None:
+def test_capacity_less_reservations_fits_the_rest() -> None:
     summary = {"allocatable": {"cpu": "10", "pods": "20"}}
     capacity = capacity_of({"status": {"resourceSummary": summary}})
     want = needs("3")[0][0]
@@ -257,9 +246,7 @@ def test_a_summary_less_what_was_given_has_room_for_the_rest() -> None:
     st.lists(st.tuples(st.integers(1, 120), st.booleans(), st.integers(1, 9)), max_size=120),
     st.booleans(),
 )
-def test_running_sums_take_off_what_the_kinds_of_pods_come_to(
-    steps: list[tuple[int, bool, int]], modelled: bool
-) -> None:
+def test_cluster_totals_equal_the_sum_of_pod_classes(steps: list[tuple[int, bool, int]], modelled: bool) -> None:
     """Few kinds, more than are told apart, and given back again; with resource models, too."""
     models: dict[str, Any] = {"resourceModels": [{"grade": 0, "ranges": [{"name": "cpu", "min": "2"}]}]}
     summary: dict[str, Any] = {"allocatable": {"cpu": "64", "memory": "0", "pods": "300"}}
@@ -279,7 +266,7 @@ def test_running_sums_take_off_what_the_kinds_of_pods_come_to(
     }
 
 
-def test_many_kinds_of_pods_are_counted_in_few() -> None:
+def test_many_pod_classes_are_counted_in_few() -> None:
     sums = ClusterTotals()
     kinds = [needs(f"{number}m") for number in range(1, 300)]
     for kind in kinds:
@@ -295,10 +282,8 @@ def test_many_kinds_of_pods_are_counted_in_few() -> None:
     assert not sums.totals
 
 
-def test_pods_that_go_away_soon_are_held_again_and_let_go_in_time() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_pods_lost_soon_are_reserved_again_and_expire() -> None:
+    ledger = holding(m1=3)
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
     ledger.shown(key(), "u", [status("m1", 1)], NOW + 10, 4)
     assert pods(ledger, "m1") == 2
@@ -307,10 +292,8 @@ def test_pods_that_go_away_soon_are_held_again_and_let_go_in_time() -> None:
     assert pods(ledger, "m1") == 0
 
 
-def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
-    ledger = ReservationLedger()
-    ledger.requested(key(), "u", needs(), 1)
-    given_to(ledger, {"m1": 3})
+def test_pods_lost_long_after_placement_reserve_nothing() -> None:
+    ledger = holding(m1=3)
     ledger.shown(key(), "u", [status("m1", 3)], NOW + 1, 3)
     assert not ledger.expire(NOW + LONGEST)
     ledger.shown(key(), "u", [status("m1", 0)], NOW + LONGEST + 60, 4)
@@ -318,14 +301,14 @@ def test_pods_that_go_away_long_after_their_placement_hold_nothing() -> None:
     assert ledger.next_end() is None
 
 
-def test_what_was_never_placed_and_is_not_asked_for_any_more_leaves_nothing_behind() -> None:
+def test_request_withdrawn_before_placement_leaves_nothing() -> None:
     ledger = ReservationLedger()
     ledger.requested(key(), "u1", needs(), 1)
     ledger.requested(key(), "u1", (), 2)
     assert ledger == ReservationLedger()
 
 
-def test_a_status_without_replicas_is_none_whoever_it_speaks_of() -> None:
+def test_status_without_replicas_equals_no_status() -> None:
     full, fresh = ReservationLedger(), ReservationLedger()
     for ledger in (full, fresh):
         ledger.requested(key(), "u2", needs(), 5)

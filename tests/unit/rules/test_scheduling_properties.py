@@ -8,18 +8,22 @@ from hypothesis import strategies as st
 from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
 from services._rules.scheduling.decoding import binding_view, cluster_view
-from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Status
+from tests.support.scheduling import (
+    AGGREGATED,
+    DEPLOYMENT,
+    DUPLICATED,
+    DYNAMIC,
+    WEIGHTED,
+    index_of,
+    member,
+    spread,
+)
 
 NAMES = [f"m{number}" for number in range(8)]
 TAINT = {"key": "k", "effect": "NoSchedule"}
-DIVIDED: list[Manifest] = [
-    {"replicaDivisionPreference": "Aggregated"},
-    {"replicaDivisionPreference": "Weighted"},
-    {"replicaDivisionPreference": "Weighted", "weightPreference": {"dynamicWeight": "AvailableReplicas"}},
-]
 
 
 @st.composite
@@ -27,17 +31,13 @@ def fleets(draw: st.DrawFn) -> list[Manifest]:
     """Some clusters, in no particular order."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=8))
     return [
-        {
-            "metadata": {"name": name, "labels": {"env": draw(st.sampled_from(["prod", "dev"]))}},
-            "spec": {
-                "region": draw(st.sampled_from(["", "r1", "r2", "r3"])),
-                "taints": [TAINT] if draw(st.integers(0, 5)) == 0 else [],
-            },
-            "status": {
-                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment"}]}],
-                "resourceSummary": {"allocatable": {"pods": draw(st.integers(0, 20))}},
-            },
-        }
+        member(
+            name,
+            draw(st.integers(0, 20)),
+            draw(st.sampled_from(["", "r1", "r2", "r3"])),
+            metadata={"labels": {"env": draw(st.sampled_from(["prod", "dev"]))}},
+            taints=[TAINT] if draw(st.integers(0, 5)) == 0 else [],
+        )
         for name in names
     ]
 
@@ -45,21 +45,19 @@ def fleets(draw: st.DrawFn) -> list[Manifest]:
 @st.composite
 def specs(draw: st.DrawFn) -> Manifest:
     """A binding of a workload, running somewhere or nowhere."""
-    scheduling: Manifest = {"replicaSchedulingType": "Duplicated"}
-    if draw(st.booleans()):
-        scheduling = {"replicaSchedulingType": "Divided", **draw(st.sampled_from(DIVIDED))}
-    placement: Manifest = {"replicaScheduling": scheduling}
+    divided = st.sampled_from([AGGREGATED, WEIGHTED, DYNAMIC])
+    placement: Manifest = {"replicaScheduling": draw(st.just(DUPLICATED) | divided)}
     if draw(st.booleans()):
         placement["clusterAffinity"] = {"labelSelector": {"matchLabels": {"env": "prod"}}}
-    constraints = []
+    limits = {}
     if draw(st.booleans()):
-        constraints.append({"spreadByField": "cluster", "minGroups": 1, "maxGroups": draw(st.integers(1, 4))})
+        limits["cluster"] = (1, draw(st.integers(1, 4)))
         if draw(st.booleans()):
-            constraints.append({"spreadByField": "region", "minGroups": 1, "maxGroups": draw(st.integers(1, 2))})
-    placement["spreadConstraints"] = constraints
+            limits["region"] = (1, draw(st.integers(1, 2)))
+    placement["spreadConstraints"] = spread(**limits)
     running = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9), max_size=3))
     spec = {
-        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "uid": draw(st.sampled_from(["", "a", "b"]))},
+        "resource": {**DEPLOYMENT, "uid": draw(st.sampled_from(["", "a", "b"]))},
         "replicas": draw(st.integers(1, 30)),
         "placement": placement,
         "clusters": [{"name": name, "replicas": count} for name, count in running.items()],
@@ -72,11 +70,7 @@ def specs(draw: st.DrawFn) -> Manifest:
 
 def run(fleet: list[Manifest], spec: Manifest, **status: Any) -> Decision:
     """One decision from manifests."""
-    return schedule(ClusterIndex(cluster_view(item) for item in fleet), binding_view(spec), Status(**status))
-
-
-def is_divided(spec: Manifest) -> bool:
-    return bool(spec["placement"]["replicaScheduling"]["replicaSchedulingType"] == "Divided")
+    return schedule(index_of(*fleet), binding_view(spec), Status(**status))
 
 
 cases = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -84,35 +78,7 @@ cases = settings(max_examples=150, deadline=None, suppress_health_check=[HealthC
 
 @cases
 @given(fleets(), specs())
-def test_replicas_add_up(fleet: list[Manifest], spec: Manifest) -> None:
-    decision = run(fleet, spec)
-    if decision.error is not None:
-        assert decision.clusters == ()
-        assert decision.message
-        return
-    counts = [item.replicas for item in decision.clusters]
-    assert len({item.name for item in decision.clusters}) == len(counts)
-    if is_divided(spec):
-        assert sum(counts) == spec["replicas"]
-        assert min(counts) > 0
-    else:
-        assert set(counts) == {spec["replicas"]}
-
-
-@cases
-@given(fleets(), specs())
-def test_no_target_failed_a_filter(fleet: list[Manifest], spec: Manifest) -> None:
-    index = ClusterIndex(cluster_view(item) for item in fleet)
-    binding = binding_view(spec)
-    refused = diagnosis(index, binding, Status())
-    decision = schedule(index, binding)
-    assert not {item.name for item in decision.clusters} & set(refused)
-    assert (decision.error == "FitError") == (len(refused) == len(fleet))
-
-
-@cases
-@given(fleets(), specs())
-def test_limits_on_clusters_and_regions_are_respected(fleet: list[Manifest], spec: Manifest) -> None:
+def test_decision_stays_within_spread_constraints(fleet: list[Manifest], spec: Manifest) -> None:
     constraints = {item["spreadByField"]: item for item in spec["placement"]["spreadConstraints"]}
     scheduling = spec["placement"]["replicaScheduling"]
     ignored = scheduling.get("replicaDivisionPreference") == "Weighted" and "weightPreference" not in scheduling
@@ -131,7 +97,7 @@ def test_limits_on_clusters_and_regions_are_respected(fleet: list[Manifest], spe
 
 @cases
 @given(fleets(), specs())
-def test_deciding_again_changes_nothing(fleet: list[Manifest], spec: Manifest) -> None:
+def test_repeated_decision_is_the_same(fleet: list[Manifest], spec: Manifest) -> None:
     first = run(fleet, spec)
     if first.error is not None or spec["placement"]["spreadConstraints"]:
         return
@@ -150,17 +116,9 @@ def _less(cluster: Manifest, replicas: int) -> Manifest:
 
 
 @cases
-@given(fleets(), specs(), st.randoms(use_true_random=False))
-def test_the_order_of_clusters_does_not_matter(fleet: list[Manifest], spec: Manifest, random: Any) -> None:
-    shuffled = list(fleet)
-    random.shuffle(shuffled)
-    assert run(fleet, spec) == run(shuffled, spec)
-
-
-@cases
 @given(fleets(), specs(), specs())
-def test_what_was_decided_before_does_not_matter(fleet: list[Manifest], spec: Manifest, other: Manifest) -> None:
-    index = ClusterIndex(cluster_view(item) for item in fleet)
+def test_earlier_decisions_do_not_change_a_decision(fleet: list[Manifest], spec: Manifest, other: Manifest) -> None:
+    index = index_of(*fleet)
     schedule(index, binding_view(other))
     schedule(index, binding_view({**other, "placement": spec["placement"]}))
     assert schedule(index, binding_view(spec)) == run(fleet, spec)
@@ -168,7 +126,7 @@ def test_what_was_decided_before_does_not_matter(fleet: list[Manifest], spec: Ma
 
 @cases
 @given(fleets(), specs())
-def test_replacing_a_cluster_equals_starting_with_it(fleet: list[Manifest], spec: Manifest) -> None:
+def test_index_with_replaced_clusters_equals_a_new_one(fleet: list[Manifest], spec: Manifest) -> None:
     index = ClusterIndex(())
     for item in fleet:
         index = index.with_cluster(cluster_view({**item, "status": {}}))
@@ -179,11 +137,11 @@ def test_replacing_a_cluster_equals_starting_with_it(fleet: list[Manifest], spec
 
 @cases
 @given(fleets(), specs(), st.lists(st.tuples(st.sampled_from(NAMES), st.booleans(), fleets()), max_size=6))
-def test_any_history_of_clusters_leads_to_the_same_decision(
+def test_decision_is_independent_of_cluster_history(
     fleet: list[Manifest], spec: Manifest, changes: list[tuple[str, bool, list[Manifest]]]
 ) -> None:
     present = {item["metadata"]["name"]: item for item in fleet}
-    index = ClusterIndex(cluster_view(item) for item in fleet)
+    index = index_of(*fleet)
     binding = binding_view(spec)
     for name, stays, others in changes:
         schedule(index, binding)
@@ -202,11 +160,11 @@ def test_any_history_of_clusters_leads_to_the_same_decision(
 
 @cases
 @given(fleets(), specs(), fleets(), fleets())
-def test_two_futures_of_one_index_do_not_disturb_each_other(
+def test_indexes_derived_from_one_are_independent(
     fleet: list[Manifest], spec: Manifest, one: list[Manifest], other: list[Manifest]
 ) -> None:
     binding = binding_view(spec)
-    start = ClusterIndex(cluster_view(item) for item in fleet)
+    start = index_of(*fleet)
     schedule(start, binding)
     present = [{item["metadata"]["name"]: item for item in fleet} for _ in range(2)]
     futures = [start, start]
@@ -220,10 +178,10 @@ def test_two_futures_of_one_index_do_not_disturb_each_other(
 
 @cases
 @given(fleets(), specs(), st.dictionaries(st.sampled_from(NAMES), st.integers(-1, 25)))
-def test_accurate_estimates_limit_the_general_ones(
+def test_accurate_estimates_limit_general_estimates(
     fleet: list[Manifest], spec: Manifest, answers: dict[str, int]
 ) -> None:
-    index = ClusterIndex(cluster_view(item) for item in fleet)
+    index = index_of(*fleet)
     limited = [_limited(item, answers) for item in fleet]
     assert schedule(index, binding_view(spec), estimates=[answers]) == run(limited, spec)
 
@@ -237,15 +195,16 @@ def _limited(cluster: Manifest, answers: dict[str, int]) -> Manifest:
 
 @cases
 @given(fleets(), specs())
-def test_an_explanation_accounts_for_every_cluster(fleet: list[Manifest], spec: Manifest) -> None:
-    index = ClusterIndex(cluster_view(item) for item in fleet)
+def test_explanation_names_every_cluster(fleet: list[Manifest], spec: Manifest) -> None:
+    index = index_of(*fleet)
     binding = binding_view(spec)
     status = Status(last_scheduled_time="2026-01-01T00:00:00Z")
     found = explain(index, binding, status)
     assert found.decision == schedule(index, binding, status)
-    assert [item.name for item in found.clusters] == sorted(item["metadata"]["name"] for item in fleet)
-    for item in found.clusters:
-        assert bool(item.filter) == bool(item.reason) == (item.rank == 0)
+    ranked = [item.name for item in found.clusters]
+    assert sorted([*ranked, *found.refused]) == sorted(item["metadata"]["name"] for item in fleet)
+    assert [item.rank for item in found.clusters] == [*range(1, len(ranked) + 1)]
+    assert all(which and reason for which, reason in found.refused.values())
     if found.decision.error is None:
         targets = {item.name: item.replicas for item in found.decision.clusters}
         assert {item.name: item.replicas for item in found.clusters if item.replicas} == targets

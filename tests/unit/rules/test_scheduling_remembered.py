@@ -15,7 +15,7 @@ from services._rules.scheduling.scheduling_views import Status
 from tests.bench.bench_scheduler import PLACEMENTS, binding, cluster
 
 
-def test_who_looks_back_takes_nothing_from_the_present_generation() -> None:
+def test_older_index_keeps_caches_of_the_newer_one() -> None:
     rng = random.Random(1)
     first = ClusterIndex(cluster_view(cluster(number, rng)) for number in range(5))
     made: list[str] = []
@@ -66,7 +66,7 @@ def test_refusals_are_those_of_every_cluster_asked_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
-def test_a_decision_that_is_known_is_explained_as_one_that_is_worked_out(name: str) -> None:
+def test_known_decision_is_explained_like_a_new_one(name: str) -> None:
     rng = random.Random(name)
     manifests = [cluster(number, rng) for number in range(20)]
     index = ClusterIndex(cluster_view(manifest) for manifest in manifests)

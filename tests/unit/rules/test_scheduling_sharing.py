@@ -22,7 +22,7 @@ def test_a_spec_reads_as_it_is_written() -> None:
         assert spec_of(text) == spec_of(Raw(text)) == msgspec.json.decode(text)
 
 
-def test_equal_parts_of_two_bindings_are_one_object_and_what_differs_is_their_own() -> None:
+def test_equal_parts_of_bindings_are_shared() -> None:
     one, other = spec_of(spec("a")), spec_of(spec("b", replicas=4))
     assert one["placement"] is other["placement"]
     assert one["replicaRequirements"] is other["replicaRequirements"]
@@ -30,12 +30,12 @@ def test_equal_parts_of_two_bindings_are_one_object_and_what_differs_is_their_ow
     assert (one["replicas"], other["replicas"]) == (3, 4)
 
 
-def test_what_is_no_object_is_refused() -> None:
+def test_spec_that_is_no_object_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
         spec_of(b"[1]")
 
 
-def test_equal_texts_are_one_object_that_does_not_hold_the_message() -> None:
+def test_equal_raw_texts_are_shared_without_their_message() -> None:
     class Message(msgspec.Struct):
         placement: Raw
 

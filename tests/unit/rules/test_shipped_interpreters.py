@@ -13,14 +13,7 @@ import pytest
 import yaml
 
 from services._kit.interpretation.lua.machine import LuaMachine
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    NativeInterpreter,
-)
+from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.scripts.bundled import Shipped, files, manifest
 from services._rules.interpreter.scripts.customizations import MEMBERS
 from services._rules.interpreter.scripts.lua_syntax import problem
@@ -38,7 +31,7 @@ COLUMNS = (
     "healthInterpretation",
     "dependencyInterpretation",
 )
-WHOLE = (AGGREGATE_STATUS, RETAIN, REVISE_REPLICA)
+WHOLE = (Operation.AGGREGATE, Operation.RETAIN, Operation.REVISE)
 
 
 def _cases() -> list[Any]:
@@ -61,12 +54,12 @@ def machine() -> LuaMachine:
 
 
 def _arguments(target: Case, case: Case) -> list[Any]:
-    if case["operation"] == RETAIN:
+    if case["operation"] == Operation.RETAIN:
         return [{**target, **case["desired"]}, {**target, **case["observed"]}]
     obj = {**target, **case["object"]}
-    if case["operation"] == AGGREGATE_STATUS:
+    if case["operation"] == Operation.AGGREGATE:
         return [obj, case["items"]]
-    return [obj, case["replicas"]] if case["operation"] == REVISE_REPLICA else [obj]
+    return [obj, case["replicas"]] if case["operation"] == Operation.REVISE else [obj]
 
 
 @pytest.mark.parametrize(("target", "case"), CASES)
@@ -105,7 +98,7 @@ def test_every_shipped_script_is_sound_and_has_an_example(api_version: str, kind
 
 
 @pytest.mark.parametrize("target", files(), ids="_".join)
-def test_a_shipped_file_is_a_customization_of_the_kind_in_its_path(target: tuple[str, str]) -> None:
+def test_bundled_file_customizes_the_kind_in_its_path(target: tuple[str, str]) -> None:
     api_version, kind = target
     found = manifest(api_version, kind)
     assert found["apiVersion"] == "config.karmada.io/v1alpha1"
@@ -115,10 +108,10 @@ def test_a_shipped_file_is_a_customization_of_the_kind_in_its_path(target: tuple
     assert found["spec"]["customizations"].keys() <= MEMBERS.keys()
 
 
-def test_what_is_built_in_has_no_scripts() -> None:
+def test_native_kinds_have_no_bundled_scripts() -> None:
     native = NativeInterpreter()
     # The status of any kind is collected.
-    operations = [operation for operation in MEMBERS.values() if operation != INTERPRET_STATUS]
+    operations = [operation for operation in MEMBERS.values() if operation != Operation.STATUS]
     for api_version, kind in files():
         assert not any(native.hook_enabled(api_version, kind, operation) for operation in operations)
 
@@ -133,12 +126,12 @@ def test_only_files_of_the_kinds_asked_for_are_read(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "read_text", reading)
     shipped = Shipped()
-    assert not shipped.hook_enabled("apps/v1", "Deployment", RETAIN)
-    assert not shipped.hook_enabled("apps.kruise.io/../v1alpha1", "../CloneSet", RETAIN)
+    assert not shipped.hook_enabled("apps/v1", "Deployment", Operation.RETAIN)
+    assert not shipped.hook_enabled("apps.kruise.io/../v1alpha1", "../CloneSet", Operation.RETAIN)
     assert read == []
     for _ in range(2):
-        assert shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", REVISE_REPLICA)
-        assert not shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", RETAIN)
+        assert shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", Operation.REVISE)
+        assert not shipped.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", Operation.RETAIN)
     assert [path.name for path in read] == ["CloneSet.yaml"]
 
 

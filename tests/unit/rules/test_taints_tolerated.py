@@ -45,7 +45,7 @@ def test_only_repelling_effects_count() -> None:
     assert str(advice) == "a:PreferNoSchedule"
 
 
-def test_the_tolerations_in_use_are_named_in_the_order_of_the_taints() -> None:
+def test_tolerations_in_use_follow_the_order_of_taints() -> None:
     limited = Toleration(key="k", value="v", toleration_seconds=30)
     rest = Toleration(operator="Exists")
     assert matching_tolerations([Taint(key="x", effect="NoExecute"), TAINT], [limited, rest]) == (True, (rest, limited))

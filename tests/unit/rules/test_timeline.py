@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from schemas.codec import encode, subject_of
 from schemas.envelope import Provenance
-from schemas.events.placement import PlacementFailed
+from schemas.events.estimate import ClusterEstimate
+from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.keys import ObjectKey
+from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import match
-from services._rules.history.timeline import FACTS, OBSERVED, Fact, foreign_causes, line, offset, subjects_of, timeline
+from services._rules.history.event_words import summarize
+from services._rules.history.timeline import Fact, foreign_causes, line, offset, subjects_of, timeline
 from tests.integration.gateway.story import (
     NGINX,
     cluster,
@@ -24,7 +29,7 @@ from tests.integration.gateway.story import (
 )
 
 
-def fact(event, seq, time, stream=FACTS):
+def fact(event, seq, time, stream=FACTS.name):
     return Fact(seq, time, subject_of(event), encode(event), stream)
 
 
@@ -40,7 +45,7 @@ def test_a_line_reads_like_a_sentence():
 def test_steps_come_in_the_order_of_time_however_they_are_given():
     facts = [
         fact(rolled_up("member1", cause=3), 12, 4.0),
-        fact(observed("member1"), 3, 3.0, OBSERVED),
+        fact(observed("member1"), 3, 3.0, OBSERVED.name),
         fact(rendered("member1"), 11, 2.0),
         fact(requested(), 10, 1.0),
         fact(requested(), 10, 1.0),
@@ -48,12 +53,12 @@ def test_steps_come_in_the_order_of_time_however_they_are_given():
     entries = timeline(facts)
     assert [entry.event for entry in entries] == ["BindingRequested", "WorkRendered", "WorkObserved", "StatusRolledUp"]
     assert [entry.offset_ms for entry in entries] == [0, 1000, 2000, 3000]
-    assert (entries[3].causes[0].event, entries[3].causes[0].stream) == ("WorkObserved", OBSERVED)
+    assert (entries[3].causes[0].event, entries[3].causes[0].stream) == ("WorkObserved", OBSERVED.name)
     assert entries[3].causes[0].after_ms == 1000
     assert entries[1].cluster == "member1"
 
 
-def test_causes_of_other_objects_are_named_once_their_facts_are_at_hand():
+def test_causes_of_other_objects_are_named_when_known():
     facts = [fact(placed(member1=1, cause=5), 6, 2.0)]
     entries = timeline(facts)
     assert foreign_causes(entries) == [5]
@@ -63,12 +68,12 @@ def test_causes_of_other_objects_are_named_once_their_facts_are_at_hand():
     assert entries[0].causes[0].event == "ClusterChanged"
 
 
-def test_what_comes_later_is_no_cause():
+def test_later_event_is_no_cause():
     facts = [fact(placed(member1=1, cause=9), 6, 2.0), fact(requested(), 9, 3.0)]
     assert timeline(facts)[0].causes[0].event == ""
 
 
-def test_what_a_newer_version_wrote_is_a_step_too():
+def test_event_of_a_newer_version_is_an_entry():
     data = msgspec.json.encode({"type": "PlacementImagined.v9"})
     subject = f"placement.{NGINX.shard}.deployments=2Eapps.default.nginx"
     (entry,) = timeline([Fact(1, 1.0, subject, data)])
@@ -97,8 +102,8 @@ def test_what_a_newer_version_wrote_is_a_step_too():
         ),
     ],
 )
-def test_a_step_says_what_is_new(before, event, words):
-    stream = OBSERVED if type(event).__name__ == "WorkObserved" else FACTS
+def test_entry_summarizes_the_change(before, event, words):
+    stream = OBSERVED.name if type(event).__name__ == "WorkObserved" else FACTS.name
     facts = [
         fact(item, index, float(index), stream) for index, item in enumerate((before, event), 1) if item is not None
     ]
@@ -120,16 +125,53 @@ def test_offsets_have_the_unit_that_fits(milliseconds, text):
     assert offset(milliseconds) == text
 
 
-def test_the_subjects_of_an_object_match_all_its_facts_and_no_other():
+def test_subjects_of_an_object_match_its_facts_only():
     subjects = subjects_of(NGINX)
     other = ObjectKey(group="apps", resource="deployments", namespace="default", name="nginx2")
     for event in (requested(), placed(member1=1), rendered("member1"), rolled_up("member1")):
-        assert sum(match(pattern, subject_of(event)) for pattern in subjects[FACTS]) == 1
-    assert any(match(pattern, subject_of(observed("m"))) for pattern in subjects[OBSERVED])
-    assert not any(match(pattern, subject_of(requested(other))) for pattern in subjects[FACTS])
+        assert sum(match(pattern, subject_of(event)) for pattern in subjects[FACTS.name]) == 1
+    assert any(match(pattern, subject_of(observed("m"))) for pattern in subjects[OBSERVED.name])
+    assert not any(match(pattern, subject_of(requested(other))) for pattern in subjects[FACTS.name])
 
 
-def test_decision_time_and_position_are_told():
+def test_entry_has_decision_time_and_position():
     event = msgspec.structs.replace(placed(member1=1), provenance=Provenance(as_of=41, decided_at=99.5))
     (entry,) = timeline([fact(event, 42, 100.0)])
     assert (entry.as_of, entry.decided_at) == (41, 99.5)
+
+
+NOW = 1_793_232_000.0
+
+
+def estimated(*estimates: ClusterEstimate, **more: Any) -> PlacementDecided:
+    return PlacementDecided(
+        key=NGINX,
+        uid="u1",
+        clusters=(TargetCluster("m1", 2),),
+        trigger="the placement changed",
+        estimates=estimates,
+        provenance=Provenance(decided_at=NOW),
+        **more,
+    )
+
+
+def test_summary_names_source_and_age_of_estimates() -> None:
+    nodes = ClusterEstimate("m1", 3, "nodes", at=NOW - 0.004), ClusterEstimate("m2", 0, "nodes", at=NOW - 0.004)
+    agent = ClusterEstimate("m3", 2, "agent", position=7, at=NOW - 2.5, reserved=4)
+    assert summarize(estimated(*nodes, agent)) == (
+        "m1=2, the placement changed, room m1=3 m2=0 on nodes 4 ms before; "
+        "m3=2 (4 given away since) by the agent 2.5 s before"
+    )
+
+
+def test_a_failure_tells_them_too() -> None:
+    event = PlacementFailed(
+        key=NGINX, uid="u1", reason="Unschedulable", message="no room", estimates=(ClusterEstimate("m1", 1),)
+    )
+    assert summarize(event) == "Unschedulable: no room, room m1=1"
+
+
+def test_summary_names_missed_estimates() -> None:
+    assert summarize(estimated()) == "m1=2, the placement changed"
+    missed = summarize(estimated(estimate_missed=True))
+    assert missed == "m1=2, the placement changed, room by summaries alone, no estimate came in time"

@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from services._rules.interpreter import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretLater,
-)
+from services._rules.interpreter import InterpretLater, Operation
 from services._rules.interpreter.webhooks.webhook_calls import refused, request_body, result_of
 from services._rules.interpreter.webhooks.webhook_index import ClientConfig, Webhook
 
@@ -50,8 +40,8 @@ def patch(*operations: Any, patch_type: str = "JSONPatch") -> dict[str, str]:
     return {"patch": b64encode(json.encode(list(operations))).decode(), "patchType": patch_type}
 
 
-def test_every_request_says_who_asks_about_what() -> None:
-    assert sent(INTERPRET_HEALTH, WIDGET) == {
+def test_webhook_request_names_operation_and_object() -> None:
+    assert sent(Operation.HEALTH, WIDGET) == {
         "uid": "u",
         "kind": {"group": "example.io", "version": "v1", "kind": "Widget"},
         "name": "w",
@@ -60,46 +50,50 @@ def test_every_request_says_who_asks_about_what() -> None:
         "object": WIDGET,
         "replicas": 0,
     }
-    core = sent(INTERPRET_HEALTH, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+    core = sent(Operation.HEALTH, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     assert core["kind"] == {"group": "", "version": "v1", "kind": "Node"}
     assert "namespace" not in core
 
 
 def test_each_operation_sends_its_own_arguments() -> None:
-    assert sent(REVISE_REPLICA, WIDGET, 7)["replicas"] == 7
-    retained = sent(RETAIN, WIDGET, OBSERVED)
+    assert sent(Operation.REVISE, WIDGET, 7)["replicas"] == 7
+    retained = sent(Operation.RETAIN, WIDGET, OBSERVED)
     assert (retained["object"], retained["observedObject"]) == (WIDGET, OBSERVED)
-    assert sent(AGGREGATE_STATUS, WIDGET, ITEMS)["aggregatedStatus"] == [
+    assert sent(Operation.AGGREGATE, WIDGET, ITEMS)["aggregatedStatus"] == [
         {"clusterName": "m1", "applied": True, "health": "Healthy", "status": {"ready": 1}}
     ]
-    assert sent(AGGREGATE_STATUS, WIDGET, None)["aggregatedStatus"] == []
+    assert sent(Operation.AGGREGATE, WIDGET, None)["aggregatedStatus"] == []
 
 
 def test_a_webhook_of_another_version_is_not_called() -> None:
     other = Webhook(HOOK.name, HOOK.client, (), 10.0, ("v2",))
     with pytest.raises(InterpretLater, match=r"c/w\.example\.io: interpreterContextVersions: must include v1alpha1"):
-        request_body(other, "u", INTERPRET_HEALTH, (WIDGET,))
+        request_body(other, "u", Operation.HEALTH, (WIDGET,))
 
 
 def test_each_operation_takes_its_own_answer() -> None:
-    assert answered(INTERPRET_REPLICA, replicas=0) == {"replicas": 0, "requirements": None}
+    assert answered(Operation.REPLICA, replicas=0) == {"replicas": 0, "requirements": None}
     needed = {"resourceRequest": {"cpu": "0.5"}}
-    assert answered(INTERPRET_REPLICA, replicas=3, replicaRequirements=needed) == {
+    assert answered(Operation.REPLICA, replicas=3, replicaRequirements=needed) == {
         "replicas": 3,
         "requirements": {"resourceRequest": {"cpu": "500m"}},
     }
-    assert answered(INTERPRET_COMPONENT, components=[{"name": "a", "replicas": 2}]) == [{"name": "a", "replicas": 2}]
-    assert answered(INTERPRET_COMPONENT) is None
+    assert answered(Operation.COMPONENT, components=[{"name": "a", "replicas": 2}]) == [{"name": "a", "replicas": 2}]
+    assert answered(Operation.COMPONENT) is None
     reference = {"apiVersion": "v1", "kind": "Secret", "namespace": "ns", "name": "s"}
-    assert answered(INTERPRET_DEPENDENCY, dependencies=[reference, reference]) == [reference]
-    assert answered(INTERPRET_DEPENDENCY) == []
-    assert answered(INTERPRET_STATUS, rawStatus={"ready": 1}) == {"ready": 1}
-    assert answered(INTERPRET_HEALTH, healthy=False) is False
+    assert answered(Operation.DEPENDENCY, dependencies=[reference, reference]) == [reference]
+    assert answered(Operation.DEPENDENCY) == []
+    assert answered(Operation.STATUS, rawStatus={"ready": 1}) == {"ready": 1}
+    assert answered(Operation.HEALTH, healthy=False) is False
 
 
 @pytest.mark.parametrize(
     ("operation", "arguments"),
-    [(REVISE_REPLICA, (WIDGET, 7)), (RETAIN, (WIDGET, OBSERVED)), (AGGREGATE_STATUS, (WIDGET, ITEMS))],
+    [
+        (Operation.REVISE, (WIDGET, 7)),
+        (Operation.RETAIN, (WIDGET, OBSERVED)),
+        (Operation.AGGREGATE, (WIDGET, ITEMS)),
+    ],
 )
 def test_a_patch_changes_the_object_and_none_leaves_it(operation: str, arguments: tuple[Any, ...]) -> None:
     change = patch({"op": "replace", "path": "/spec/replicas", "value": 9})
@@ -129,7 +123,7 @@ DOUBLING = [{"op": "copy", "from": "/spec", "path": f"/spec/{number}"} for numbe
 )
 def test_a_patch_that_is_none_is_an_error(response: dict[str, Any], told: str) -> None:
     with pytest.raises(InterpretLater) as caught:
-        answered(REVISE_REPLICA, WIDGET, 3, **response)
+        answered(Operation.REVISE, WIDGET, 3, **response)
     assert str(caught.value).startswith(f"webhook c/w.example.io: {told}")
     assert WIDGET["spec"] == {"replicas": 2}
 
@@ -137,27 +131,27 @@ def test_a_patch_that_is_none_is_an_error(response: dict[str, Any], told: str) -
 @pytest.mark.parametrize(
     ("operation", "response", "told"),
     [
-        (INTERPRET_REPLICA, {}, "response.replicas: is required for InterpretReplica"),
-        (INTERPRET_STATUS, {}, "response.rawStatus: is required for InterpretStatus"),
-        (INTERPRET_HEALTH, {}, "response.healthy: is required for InterpretHealth"),
-        (INTERPRET_REPLICA, {"replicas": 2**31}, "the answer is no"),
-        (INTERPRET_REPLICA, {"replicas": 1.5}, "the answer is no"),
-        (INTERPRET_REPLICA, {"replicas": 1, "replicaRequirements": []}, "requirements: Expected `object`"),
-        (INTERPRET_HEALTH, {"healthy": "yes"}, "the answer is no"),
-        (INTERPRET_DEPENDENCY, {"dependencies": [{"kind": "Secret"}]}, "apiVersion"),
-        (INTERPRET_DEPENDENCY, {"dependencies": {}}, "dependencies"),
-        (INTERPRET_COMPONENT, {"components": [{"replicas": "many"}]}, "components"),
-        (INTERPRET_HEALTH, {"uid": "other"}, "response.uid: is not that of the request"),
-        (INTERPRET_HEALTH, {"uid": ""}, "response.uid: is missing"),
-        (INTERPRET_HEALTH, {"successful": False}, "response.status: is required where response.successful is false"),
+        (Operation.REPLICA, {}, "response.replicas: is required for InterpretReplica"),
+        (Operation.STATUS, {}, "response.rawStatus: is required for InterpretStatus"),
+        (Operation.HEALTH, {}, "response.healthy: is required for InterpretHealth"),
+        (Operation.REPLICA, {"replicas": 2**31}, "the answer is no"),
+        (Operation.REPLICA, {"replicas": 1.5}, "the answer is no"),
+        (Operation.REPLICA, {"replicas": 1, "replicaRequirements": []}, "requirements: Expected `object`"),
+        (Operation.HEALTH, {"healthy": "yes"}, "the answer is no"),
+        (Operation.DEPENDENCY, {"dependencies": [{"kind": "Secret"}]}, "apiVersion"),
+        (Operation.DEPENDENCY, {"dependencies": {}}, "dependencies"),
+        (Operation.COMPONENT, {"components": [{"replicas": "many"}]}, "components"),
+        (Operation.HEALTH, {"uid": "other"}, "response.uid: is not that of the request"),
+        (Operation.HEALTH, {"uid": ""}, "response.uid: is missing"),
+        (Operation.HEALTH, {"successful": False}, "response.status: is required where response.successful is false"),
         (
-            INTERPRET_HEALTH,
+            Operation.HEALTH,
             {"successful": False, "status": {"code": 403, "message": "not today"}},
             "InterpretHealth was not successful: not today (code 403)",
         ),
     ],
 )
-def test_an_answer_without_what_it_must_hold_is_an_error(operation: str, response: dict[str, Any], told: str) -> None:
+def test_incomplete_webhook_response_is_an_error(operation: str, response: dict[str, Any], told: str) -> None:
     with pytest.raises(InterpretLater) as caught:
         answered(operation, **response)
     assert str(caught.value).startswith("webhook c/w.example.io: ")
@@ -179,10 +173,10 @@ def test_an_answer_without_what_it_must_hold_is_an_error(operation: str, respons
 )
 def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
     with pytest.raises(InterpretLater, match=r"webhook c/w\.example\.io: "):
-        result_of(HOOK, "u", INTERPRET_HEALTH, (WIDGET,), answer)
+        result_of(HOOK, "u", Operation.HEALTH, (WIDGET,), answer)
 
 
-def test_a_refusal_shows_the_beginning_of_what_was_said() -> None:
+def test_webhook_refusal_is_shown_by_its_beginning() -> None:
     assert str(refused(HOOK, 503, b"no\n  upstream" + b"!" * 5000)).startswith(
         "webhook c/w.example.io: answered HTTP 503: no upstream!"
     )

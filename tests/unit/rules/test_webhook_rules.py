@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services._rules.interpreter import INTERPRET_HEALTH, INTERPRET_REPLICA, RETAIN, InterpretError
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.webhooks.webhook_index import PATIENCE, ClientConfig, ServiceAddress, Webhooks
 
 WIDGET = ("example.io/v1", "Widget")
@@ -14,7 +14,7 @@ WIDGET = ("example.io/v1", "Widget")
 
 def rule(**fields: Any) -> dict[str, Any]:
     kinds = {"apiGroups": ["example.io"], "apiVersions": ["v1"], "kinds": ["Widget"]}
-    return {"operations": [INTERPRET_REPLICA], **kinds, **fields}
+    return {"operations": [Operation.REPLICA], **kinds, **fields}
 
 
 def hook(name: str = "a.example.io", *rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def webhooks(*hooks: dict[str, Any], **others: list[dict[str, Any]]) -> Webhooks
     return Webhooks({name: {"webhooks": listed} for name, listed in {"c": list(hooks), **others}.items()})
 
 
-def found(known: Webhooks, operation: str = INTERPRET_REPLICA, target: tuple[str, str] = WIDGET) -> str | None:
+def found(known: Webhooks, operation: str = Operation.REPLICA, target: tuple[str, str] = WIDGET) -> str | None:
     hook = known.find(*target, operation)
     return hook.name if hook is not None else None
 
@@ -33,32 +33,34 @@ def found(known: Webhooks, operation: str = INTERPRET_REPLICA, target: tuple[str
 @pytest.mark.parametrize(
     ("fields", "operation", "target", "matches"),
     [
-        ({}, INTERPRET_REPLICA, WIDGET, True),
-        ({}, RETAIN, WIDGET, False),
-        ({}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), False),
-        ({}, INTERPRET_REPLICA, ("example.com/v1", "Widget"), False),
-        ({}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), False),
-        ({"operations": ["*"]}, RETAIN, WIDGET, True),
-        ({"operations": [RETAIN, INTERPRET_HEALTH]}, INTERPRET_HEALTH, WIDGET, True),
-        ({"apiVersions": ["*"]}, INTERPRET_REPLICA, ("example.io/v2", "Widget"), True),
-        ({"apiGroups": ["*"]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
-        ({"apiGroups": [""]}, INTERPRET_REPLICA, ("v1", "Widget"), True),
-        ({"apiGroups": [""]}, INTERPRET_REPLICA, WIDGET, False),
-        ({"kinds": ["*"]}, INTERPRET_REPLICA, ("example.io/v1", "Gadget"), True),
-        ({"kinds": []}, INTERPRET_REPLICA, WIDGET, False),
+        ({}, Operation.REPLICA, WIDGET, True),
+        ({}, Operation.RETAIN, WIDGET, False),
+        ({}, Operation.REPLICA, ("example.io/v2", "Widget"), False),
+        ({}, Operation.REPLICA, ("example.com/v1", "Widget"), False),
+        ({}, Operation.REPLICA, ("example.io/v1", "Gadget"), False),
+        ({"operations": ["*"]}, Operation.RETAIN, WIDGET, True),
+        ({"operations": [Operation.RETAIN, Operation.HEALTH]}, Operation.HEALTH, WIDGET, True),
+        ({"apiVersions": ["*"]}, Operation.REPLICA, ("example.io/v2", "Widget"), True),
+        ({"apiGroups": ["*"]}, Operation.REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, Operation.REPLICA, ("v1", "Widget"), True),
+        ({"apiGroups": [""]}, Operation.REPLICA, WIDGET, False),
+        ({"kinds": ["*"]}, Operation.REPLICA, ("example.io/v1", "Gadget"), True),
+        ({"kinds": []}, Operation.REPLICA, WIDGET, False),
     ],
 )
-def test_a_rule_names_operations_groups_versions_and_kinds_or_all_of_them(
+def test_webhook_rule_matches_operations_and_kinds(
     fields: dict[str, Any], operation: str, target: tuple[str, str], matches: bool
 ) -> None:
     assert (found(webhooks(hook("a.example.io", rule(**fields))), operation, target) is not None) is matches
 
 
-def test_the_first_by_configuration_and_webhook_answers_and_nobody_else() -> None:
-    known = webhooks(hook("b.example.io"), hook("a.example.io", rule(operations=[RETAIN])), a=[hook("z.example.io")])
+def test_first_matching_webhook_by_name_is_called() -> None:
+    known = webhooks(
+        hook("b.example.io"), hook("a.example.io", rule(operations=[Operation.RETAIN])), a=[hook("z.example.io")]
+    )
     assert found(known) == "a/z.example.io"
-    assert found(known, RETAIN) == "c/a.example.io"
-    assert found(known, INTERPRET_HEALTH) is None
+    assert found(known, Operation.RETAIN) == "c/a.example.io"
+    assert found(known, Operation.HEALTH) is None
     # The order is that of the whole text: a dash comes before a slash.
     assert found(webhooks(hook("a.example.io"), **{"c-1": [hook("z.example.io")]})) == "c-1/z.example.io"
 
@@ -71,7 +73,7 @@ def test_nothing_is_found_where_nothing_is_configured() -> None:
 @pytest.mark.parametrize(("seconds", "timeout"), [(None, PATIENCE), (1, 1.0), (30, 30.0), (0, 1.0), (300, 30.0)])
 def test_every_webhook_has_a_deadline(seconds: int | None, timeout: float) -> None:
     fields = {} if seconds is None else {"timeoutSeconds": seconds}
-    known = webhooks(hook("a.example.io", **fields)).find(*WIDGET, INTERPRET_REPLICA)
+    known = webhooks(hook("a.example.io", **fields)).find(*WIDGET, Operation.REPLICA)
     assert known is not None
     assert known.timeout == timeout
 
@@ -79,7 +81,7 @@ def test_every_webhook_has_a_deadline(seconds: int | None, timeout: float) -> No
 @pytest.mark.parametrize(
     "broken", [{"rules": 5}, {"rules": [{"kinds": "Widget"}]}, {"clientConfig": {"caBundle": "%"}}, {"name": 7}]
 )
-def test_a_configuration_that_cannot_be_read_takes_no_other_with_it(broken: dict[str, Any]) -> None:
+def test_unreadable_webhook_configuration_is_isolated(broken: dict[str, Any]) -> None:
     known = webhooks({**hook(), **broken}, good=[hook("z.example.io")])
     assert found(known) == "good/z.example.io"
     (problem,) = known.unreadable
@@ -109,6 +111,6 @@ def test_only_https_is_spoken(client: ClientConfig, told: str) -> None:
         _ = client.address
 
 
-def test_connections_of_unchanged_places_can_be_told_apart() -> None:
+def test_equal_webhook_clients_share_a_connection() -> None:
     same = webhooks(hook("a.example.io"), hook("b.example.io"))
     assert same.clients() == {ClientConfig(url="https://h.example.io")}

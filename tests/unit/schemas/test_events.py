@@ -28,7 +28,7 @@ def all_events() -> list[type[Event]]:
 
 
 @pytest.mark.parametrize("kind", all_events(), ids=lambda kind: kind.__name__)
-def test_recorded_bytes_of_every_event_still_read_and_write_the_same(kind: type[Event]) -> None:
+def test_recorded_events_read_and_write_the_same(kind: type[Event]) -> None:
     tag = str(kind.__struct_config__.tag)
     lines = (GOLDEN / f"{tag}.jsonl").read_bytes().splitlines()
     assert lines, f"no recorded bytes for {tag}"
@@ -40,7 +40,7 @@ def test_recorded_bytes_of_every_event_still_read_and_write_the_same(kind: type[
         assert codec.subject_of(event) == subject.decode()
 
 
-def test_an_unknown_tag_is_told_apart_from_damage() -> None:
+def test_unknown_event_type_differs_from_damage() -> None:
     with pytest.raises(codec.DecodeError) as newer:
         codec.decode("placement.9.a.b.c", b'{"type":"PlacementDreamt.v1","key":["","a","b","c"]}')
     assert newer.value.unknown_tag == "PlacementDreamt.v1"

@@ -27,7 +27,12 @@ def test_any_name_round_trips_as_one_token(name: str) -> None:
 
 @given(keys)
 def test_every_object_key_round_trips(key: ObjectKey) -> None:
-    for subject in (subjects.template(key), subjects.binding(key), subjects.placement(key), subjects.rollup(key)):
+    for subject in (
+        subjects.template(key),
+        subjects.binding(key),
+        subjects.placement(key),
+        subjects.facet("rollup", key),
+    ):
         assert subjects.object_key(subject) == key
         assert subject.split(".")[1] == str(key.shard)
 
@@ -57,7 +62,7 @@ def test_different_objects_have_different_subjects(one: ObjectKey, other: Object
 def test_shards_are_stable_for_ever() -> None:
     key = ObjectKey("apps", "deployments", "default", "nginx")
     assert subjects.template(key) == "template.9.deployments=2Eapps.default.nginx"
-    assert subjects.rollup(ObjectKey("", "configmaps", "default", "a")) == "rollup.9.configmaps.default.a"
+    assert subjects.facet("rollup", ObjectKey("", "configmaps", "default", "a")) == "rollup.9.configmaps.default.a"
     cluster_wide = ObjectKey("rbac.authorization.k8s.io", "clusterroles", "", "system:x")
     assert subjects.binding(cluster_wide) == "binding.14.clusterroles=2Erbac=2Eauthorization=2Ek8s=2Eio._.system=3Ax"
 

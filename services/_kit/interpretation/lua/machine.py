@@ -13,7 +13,7 @@ from msgspec import DecodeError, ValidationError
 from msgspec.json import decode, encode
 
 from services._kit.interpretation.lua.source import prepared
-from services._rules.interpreter.common.interpretation import InterpretError, shortened
+from services._rules.interpreter.common.interpretation import InterpretError, Operation, shortened
 from services._rules.interpreter.scripts.empty_tables import settle_empties
 from services._rules.interpreter.scripts.kube_helpers import (
     pod_dependencies_of,
@@ -54,7 +54,7 @@ class LuaMachine:
         self._compile, self._run = lua.execute(_SANDBOX.read_text(), self._host())
         self._chunks: dict[str, tuple[Any, str]] = {}
 
-    def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+    def evaluate(self, operation: Operation, script: str, arguments: Sequence[Any]) -> Any:
         """The result of one operation; raises InterpretError for whatever is wrong with the script or its answer."""
         try:
             return self._evaluate(operation, script, arguments)
@@ -69,7 +69,7 @@ class LuaMachine:
             return _readable(str(problem))
         return None
 
-    def _evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+    def _evaluate(self, operation: Operation, script: str, arguments: Sequence[Any]) -> Any:
         given = arguments_of(operation, arguments)
         try:
             chunk, hidden = self._chunk(script)

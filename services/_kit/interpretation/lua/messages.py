@@ -6,6 +6,8 @@ from typing import Any, Final
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, Encoder
 
+from services._rules.interpreter.common.interpretation import Operation
+
 LENGTH: Final = 4
 LARGEST: Final = 8 << 20
 """Bytes of an answer."""
@@ -15,7 +17,7 @@ READY: Final = b"\0\0\0\0"
 class LuaCall(Struct, frozen=True, array_like=True):
     """One operation to carry out."""
 
-    operation: str
+    operation: Operation
     script: str
     arguments: list[Any]
 

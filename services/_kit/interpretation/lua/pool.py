@@ -15,10 +15,10 @@ import structlog
 from msgspec import Raw
 
 from services._kit.concurrency.supervision import spawn
-from services._kit.concurrency.tasks import end
+from services._kit.concurrency.tasks import end, set_within
 from services._kit.interpretation.lua.messages import LuaCall, encoded
 from services._kit.interpretation.lua.process import LuaProcess, WorkerEnded, WorkerUnavailable
-from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
+from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater, Operation
 
 _BATCH: Final = 16
 _REMEMBERED: Final = 256
@@ -65,7 +65,7 @@ class LuaPool:
         # How often a script was stopped, and until when it is put aside.
         self._stopped: dict[str, tuple[int, float]] = {}
 
-    async def evaluate(self, operation: str, script: str, arguments: Sequence[Any]) -> Any:
+    async def evaluate(self, operation: Operation, script: str, arguments: Sequence[Any]) -> Any:
         """The result of one operation (reference 03 §5.3); raises InterpretError, WorkerUnavailable."""
         self._refuse_aside(script)
         job = _Job(LuaCall(operation, script, list(arguments)), asyncio.get_running_loop().create_future())
@@ -137,10 +137,8 @@ class LuaPool:
             self._arrived.clear()
             self._idle += 1
             try:
-                async with asyncio.timeout(longest):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return bool(self._waiting)
+                if not await set_within(self._arrived, longest):
+                    return bool(self._waiting)
             finally:
                 self._idle -= 1
         return True

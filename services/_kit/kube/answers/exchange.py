@@ -1,32 +1,23 @@
-"""One HTTP exchange with another system: session, translated errors, body within limits."""
+"""One HTTP exchange with another system: session, guard before what changes something, translated errors."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 
-from services._kit.base.answer_counts import COUNTS
+from services._kit.base.answer_limits import COUNTS
 from services._kit.kube.api import BadAnswer, NotLeading, Unreachable
+
+if TYPE_CHECKING:
+    from services._kit.kube.client import KubeClient
 
 E = TypeVar("E", bound=BaseException)
 
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Hop-by-hop headers: proxies do not forward them."""
 CONNECT_SECONDS: Final = 10
 READ_BUFFER: Final = 64 << 10
 """Of one connection, in bytes; twice as much waits before its sender is held up."""
@@ -35,6 +26,29 @@ GZIP: Final = {"Accept-Encoding": "gzip"}
 _MALFORMED: Final = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, aiohttp.ContentTypeError)
 _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
 """What a client raises for a connection that failed, an answer that is no HTTP, or a session that was closed."""
+
+
+class GuardedRequest(aiohttp.ClientRequest):
+    """A request that asks the guard of its client at the last moment: it has its connection, nothing was written."""
+
+    client: KubeClient
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it once it may be sent; raises FenceLost when it never will be."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds:
+            await guard.wait()
+        return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: aiohttp.connector.Connection, content_length: int | None = None
+    ) -> None:
+        """Write what was held back so far, unless the leader stood still since it was asked."""
+        guard = self.client.guard
+        if guard is not None and self.method != "GET" and not guard.holds and conn.protocol is not None:
+            conn.protocol.set_exception(aiohttp.ClientConnectionError("not sent: the lease has to be confirmed first"))
+            return
+        await super().write_bytes(writer, conn, content_length)
 
 
 def session(

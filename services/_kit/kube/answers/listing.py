@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from services._kit.base.answer_limits import Limits
 from services._kit.kube.answers.bodies import TooLarge
 from services._kit.kube.answers.pages import FIRST_PAGE, SMALLEST_PAGE, Page, next_size
-from services._kit.kube.answers.share import Share
 from services._kit.kube.api import BadAnswer
+
+if TYPE_CHECKING:
+    from services._kit.kube.client import KubeClient
 
 _LONGEST_TOKEN = 16 << 10
 
 
-class Client(Protocol):
-    """What a list is asked of."""
-
-    limits: Limits
-    share: Share
-    server: str
-
-    async def request(self, method: str, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
-        """One request's answer."""
-
-
 async def each_item(
-    client: Client, path: str, take: Callable[[Raw], None], params: Mapping[str, str] | None = None
+    client: KubeClient, path: str, take: Callable[[Raw], None], params: Mapping[str, str] | None = None
 ) -> str:
     """Hand every object of a list to `take`, in the order of the list; the list's resourceVersion.
 

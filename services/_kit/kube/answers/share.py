@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Final, TypeVar
 
-from services._kit.base.answer_counts import COUNTS
+from services._kit.base.answer_limits import COUNTS
+from services._kit.base.pacing import Bucket
 
 T = TypeVar("T")
 
@@ -27,8 +28,7 @@ class Share:
     def __init__(self, rate: float = 1.0, *, clock: Callable[[], float] = perf_counter) -> None:
         self._rate = rate
         self._clock = clock
-        self._left = BURST_SECONDS
-        self._filled_at = clock()
+        self._bucket = Bucket(rate, BURST_SECONDS)
         self._turn = asyncio.Lock()
         self._held = 0.0
         self.waited = 0.0
@@ -63,18 +63,13 @@ class Share:
 
     def spend(self, seconds: float) -> None:
         """Count processor time that was used."""
-        now = self._clock()
-        self._left = min(self._left + (now - self._filled_at) * self._rate, BURST_SECONDS) - seconds
-        self._filled_at = now
+        self._bucket.take(seconds, self._clock())
 
     async def _affordable(self) -> None:
         """Return once there is processor time left."""
         if self._rate >= 1:
             return
-        self.spend(0.0)
-        while self._left < 0:
-            pause = min(-self._left / self._rate, _LONGEST_WAIT)
+        while pause := min(self._bucket.take(0.0, self._clock()), _LONGEST_WAIT):
             self.waited += pause
             COUNTS.waited_seconds += pause
             await asyncio.sleep(pause)
-            self.spend(0.0)

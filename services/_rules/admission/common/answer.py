@@ -1,13 +1,14 @@
 """Inputs of an admission decision beside the object, and its result."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.admission.common.rule_causes import Cause, summary
+from services._rules.kubernetes.validation.field_errors import FieldError, aggregate
 
+_LONGEST_MESSAGE: Final = 16 * 1024
 Stage = Literal["decode", "mutating", "validating"]
 
 
@@ -42,7 +43,7 @@ class Denied(Struct, frozen=True):
     stage: Stage
     code: int
     message: str
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[FieldError, ...] = ()
     reason: str = ""
 
 
@@ -55,6 +56,8 @@ class Refusal(Exception):
         self.code = code
 
 
-def denied(causes: Sequence[Cause], code: int = 403) -> Denied:
+def denied(causes: Sequence[FieldError], code: int = 403) -> Denied:
     """A denial by field rules."""
-    return Denied("validating", code, summary(causes), tuple(causes))
+    text = aggregate(causes)
+    message = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+    return Denied("validating", code, message, tuple(causes))

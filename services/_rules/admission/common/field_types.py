@@ -1,23 +1,19 @@
 """Validates the field types of an object against its kind, so that every later rule may rely on them."""
 
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from services._rules.admission.common.field_table import SHAPES
-from services._rules.kubernetes.typed_structs import QUANTITY, Shapes, WrongShape
+from schemas.api.field_types import field_types
+from services._rules.kubernetes.typed_structs import SCALARS, Shapes, WrongShape
 
-_SCALARS: Final[dict[str, Any]] = {
-    "s": str | None,
-    "i": Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None,
-    "l": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
-    "b": bool | None,
-    "t": datetime | None,
-    "q": QUANTITY,
-    "*": Any,
-}
-_SHAPES: Final = Shapes(SHAPES, _SCALARS)
+_SHAPES: Final = Shapes(
+    SCALARS
+    | {
+        "i": Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None,
+        "l": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
+    }
+)
 
 
 class ShapeError(ValueError):
@@ -34,23 +30,23 @@ def checked(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
     except WrongShape as problem:
         place = f"{kind} {problem.where}" if problem.where else kind
         raise ShapeError(f"{place}: {problem.what}") from None
-    return _filled(obj, kind)  # type: ignore[no-any-return]
+    return _filled(obj, f"@{kind}")  # type: ignore[no-any-return]
 
 
 def _filled(value: Any, code: str) -> Any:
     """The value without null items; where there are none, the value itself."""
-    if value is None or code in _SCALARS:
+    if value is None or code in SCALARS:
         return value
     filled: Any
     if code[0] == "[":
-        inner = code[1:-1]
+        inner = code[2:]
         filled = [_empty(inner) if item is None else _filled(item, inner) for item in value]
         return filled if any(new is not old for new, old in zip(filled, value, strict=True)) else value
     if code[0] == "{":
-        inner = code[1:-1]
+        inner = code[2:]
         filled = {key: _empty(inner) if item is None else _filled(item, inner) for key, item in value.items()}
     else:
-        codes = _SHAPES.codes(code)
+        codes = field_types(code[1:])
         filled = {key: _filled(item, codes[key]) if key in codes else item for key, item in value.items()}
     return filled if any(filled[key] is not item for key, item in value.items()) else value
 
@@ -58,6 +54,6 @@ def _filled(value: Any, code: str) -> Any:
 def _empty(code: str) -> Any:
     if code == "s":
         return ""
-    if code in _SCALARS:
+    if code in SCALARS:
         return None
     return [] if code[0] == "[" else {}

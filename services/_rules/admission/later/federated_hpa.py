@@ -4,11 +4,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.common import metadata_rules as metadata
-from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, each, forbidden, invalid, not_supported, required
 from services._rules.admission.later.federated_quota import is_extended
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import (
+    FieldError,
+    each,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 
 Part = Mapping[str, Any]
 
@@ -51,10 +58,10 @@ def default(obj: Manifest) -> Manifest:
     return obj | {"spec": spec}
 
 
-def validate(obj: Manifest) -> list[Cause]:
+def validate(obj: Manifest) -> list[FieldError]:
     """What is wrong with an autoscaler."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    found = metadata.check(obj.get("metadata") or {}, formats.dns_subdomain, namespaced=True)
+    found = metadata.check_create(obj.get("metadata") or {}, names.subdomain, namespaced=True)
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
         found.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
@@ -75,13 +82,13 @@ def validate(obj: Manifest) -> list[Cause]:
     return found
 
 
-def target_reference(reference: Part, field: str) -> list[Cause]:
+def target_reference(reference: Part, field: str) -> list[FieldError]:
     """What is wrong with a reference to an object of the same namespace."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     for name in ("kind", "name"):
         value = reference.get(name) or ""
         if value:
-            found += each(f"{field}.{name}", value, formats.path_segment(value))
+            found += each(f"{field}.{name}", value, names.path_segment(value))
         else:
             found.append(required(f"{field}.{name}"))
     return found
@@ -96,14 +103,14 @@ def _filled(defaults: Mapping[str, Any], given: Part | None) -> dict[str, Any]:
     return result
 
 
-def _metric(metric: Part, field: str) -> list[Cause]:
+def _metric(metric: Part, field: str) -> list[FieldError]:
     kind = metric.get("type") or ""
     if not kind:
         return [required(f"{field}.type", "must name a metric source")]
     source = _SOURCES.get(kind)
     if source is None:
         return [not_supported(f"{field}.type", kind, sorted(_SOURCES))]
-    found: list[Cause] = []
+    found: list[FieldError] = []
     value = metric.get(source)
     if value is None:
         found.append(required(f"{field}.{source}", f"must be set for a metric of type {kind}"))
@@ -116,7 +123,7 @@ def _metric(metric: Part, field: str) -> list[Cause]:
     ]
 
 
-def _object_metric(value: Part, field: str) -> list[Cause]:
+def _object_metric(value: Part, field: str) -> list[FieldError]:
     target = value.get("target") or {}
     found = target_reference(value.get("describedObject") or {}, f"{field}.describedObject")
     found += _metric_name(value, field) + _target(target, f"{field}.target")
@@ -125,7 +132,7 @@ def _object_metric(value: Part, field: str) -> list[Cause]:
     return found
 
 
-def _pods_metric(value: Part, field: str) -> list[Cause]:
+def _pods_metric(value: Part, field: str) -> list[FieldError]:
     target = value.get("target") or {}
     found = _metric_name(value, field) + _target(target, f"{field}.target")
     if target.get("averageValue") is None:
@@ -133,15 +140,15 @@ def _pods_metric(value: Part, field: str) -> list[Cause]:
     return found
 
 
-def _resource_metric(value: Part, field: str) -> list[Cause]:
+def _resource_metric(value: Part, field: str) -> list[FieldError]:
     name = value.get("name") or ""
     found = [] if name else [required(f"{field}.name", "must name a resource")]
     return found + _resource_target(value.get("target") or {}, f"{field}.target")
 
 
-def _container_metric(value: Part, field: str) -> list[Cause]:
+def _container_metric(value: Part, field: str) -> list[FieldError]:
     name, container = value.get("name") or "", value.get("container") or ""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if not name:
         found.append(required(f"{field}.name", "must name a resource"))
     elif name not in _STANDARD_CONTAINER_RESOURCES and not name.startswith("hugepages-") and not is_extended(name):
@@ -149,7 +156,7 @@ def _container_metric(value: Part, field: str) -> list[Cause]:
     if not container:
         found.append(required(f"{field}.container", "must name a container"))
     else:
-        found += each(f"{field}.container", container, formats.dns_label(container))
+        found += each(f"{field}.container", container, names.label(container))
     return found + _resource_target(value.get("target") or {}, f"{field}.target")
 
 
@@ -161,14 +168,14 @@ _METRICS: Final = {
 }
 
 
-def _metric_name(value: Part, field: str) -> list[Cause]:
+def _metric_name(value: Part, field: str) -> list[FieldError]:
     name = (value.get("metric") or {}).get("name") or ""
     if not name:
         return [required(f"{field}.metric.name", "must name a metric")]
-    return each(f"{field}.metric.name", name, formats.path_segment(name))
+    return each(f"{field}.metric.name", name, names.path_segment(name))
 
 
-def _resource_target(target: Part, field: str) -> list[Cause]:
+def _resource_target(target: Part, field: str) -> list[FieldError]:
     found = _target(target, field)
     utilization, value = target.get("averageUtilization"), target.get("averageValue")
     if utilization is None and value is None:
@@ -178,8 +185,8 @@ def _resource_target(target: Part, field: str) -> list[Cause]:
     return found
 
 
-def _target(target: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _target(target: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     kind = target.get("type") or ""
     if not kind:
         found.append(required(f"{field}.type", "must name the type of the target"))
@@ -196,8 +203,8 @@ def _target(target: Part, field: str) -> list[Cause]:
     return found
 
 
-def _rules(rules: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _rules(rules: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     window, select = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy")
     if window is not None and not 0 <= window <= _LONGEST_WINDOW:
         place = f"{field}.stabilizationWindowSeconds"

@@ -1,13 +1,19 @@
-"""Rules of FederatedResourceQuota and ClusterTaintPolicy (reference 01 §4.3)."""
+"""Rules of FederatedResourceQuota and ClusterTaintPolicy, and what a quota lets bindings use (01 §4.3, §5.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, duplicate, each, forbidden, invalid
+from services._rules.admission.common.answer import Denied
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import add_to
 from services._rules.kubernetes.quantity import NANO, Quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, forbidden, invalid
+from services._rules.scheduling.division.usage import resource_usage
 
 Part = Mapping[str, Any]
 
@@ -40,12 +46,14 @@ _MEASURED: Final = frozenset(
 )
 _HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
 _LONGEST_NAME: Final = 63
+_QUOTA_EXCEEDED: Final = "QuotaExceeded"
+_BOUND: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
-def validate_quota(obj: Manifest) -> list[Cause]:
+def validate_quota(obj: Manifest) -> list[FieldError]:
     """What is wrong with a FederatedResourceQuota."""
     name, spec, status = (obj.get("metadata") or {}).get("name") or "", obj.get("spec") or {}, obj.get("status") or {}
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if len(name.encode()) > _LONGEST_NAME:
         found.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
     overall = _amounts(spec.get("overall"), "spec.overall", found)
@@ -69,9 +77,9 @@ def validate_quota(obj: Manifest) -> list[Cause]:
     return found
 
 
-def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[Cause]:
+def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[FieldError]:
     """What is wrong with a ClusterTaintPolicy."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for position, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
         key, effect = taint.get("key") or "", taint.get("effect") or ""
@@ -84,7 +92,7 @@ def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[Cause]:
     return found
 
 
-def _amounts(resources: Part | None, field: str, found: list[Cause]) -> dict[str, Quantity]:
+def _amounts(resources: Part | None, field: str, found: list[FieldError]) -> dict[str, Quantity]:
     """The amounts by resource; what is wrong with names and amounts is added to `found`."""
     amounts: dict[str, Quantity] = {}
     for resource, text in (resources or {}).items():
@@ -101,12 +109,63 @@ def _amounts(resources: Part | None, field: str, found: list[Cause]) -> dict[str
 def is_extended(resource: str) -> bool:
     """Whether a resource is a countable one that some vendor defines."""
     native = "/" not in resource or "kubernetes.io/" in resource
-    return not native and not resource.startswith("requests.") and not formats.label_key(f"requests.{resource}")
+    return not native and not resource.startswith("requests.") and not names.qualified(f"requests.{resource}")
 
 
 def _resource_name(resource: str) -> list[str]:
-    problems = formats.label_key(resource)
+    problems = names.qualified(resource)
     standard = resource in _COUNTED or resource in _MEASURED or resource.startswith(_HUGE_PAGES)
     if not problems and "/" not in resource and not standard:
         problems = ["must be a standard quota resource or have a domain before its name"]
     return problems
+
+
+class QuotaUse(Struct, frozen=True):
+    """What `status.overallUsed` of a quota becomes once the binding is admitted."""
+
+    name: str
+    overall_used: dict[str, str]
+
+
+def check_quotas(binding: Part, old: Part | None, quotas: Iterable[Part]) -> Denied | tuple[QuotaUse, ...]:
+    """Decide upon a new or changed ResourceBinding; the first quota that is exceeded refuses it.
+
+    The answer otherwise names the quotas to write; where the use does not change there are none. Everything that a
+    quota limits is checked, also what the binding does not change: above a limit that was lowered, only a change that
+    brings the use below it passes. Raises quantity.QuantityError.
+    """
+    change = _change(binding.get("spec") or {}, (old.get("spec") or {}) if old is not None else {})
+    if not change:
+        return ()
+    uses: list[QuotaUse] = []
+    for item in quotas:
+        overall = (item.get("spec") or {}).get("overall") or {}
+        own = {name: amount for name, amount in change.items() if name in overall}
+        if not own:
+            continue
+        name = (item.get("metadata") or {}).get("name") or ""
+        used = _sum((item.get("status") or {}).get("overallUsed") or {}, own)
+        for resource, amount in used.items():
+            if resource in overall and amount.nano > quantity.parse(overall[resource]).nano:
+                message = f"FederatedResourceQuota {name} is exceeded: {resource} {amount} of {overall[resource]}"
+                return Denied("validating", 403, message, reason=_QUOTA_EXCEEDED)
+        uses.append(QuotaUse(name, {resource: str(amount) for resource, amount in used.items()}))
+    return tuple(uses)
+
+
+def _change(new: Part, old: Part) -> dict[str, Quantity]:
+    """How much more is used than before, by resource."""
+    after, before = resource_usage(new), resource_usage(old)
+    change = {name: after.get(name, quantity.ZERO) - before.get(name, quantity.ZERO) for name in {**after, **before}}
+    return {name: amount for name, amount in change.items() if not amount.is_zero()}
+
+
+def _sum(used: Mapping[str, Any], change: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """The use with a change added; what no quota can measure and what is not positive is left out."""
+    total = {name: quantity.parse(text) for name, text in used.items()}
+    add_to(total, change)
+    return {name: amount for name, amount in total.items() if amount.nano > 0 and _is_supported(name)}
+
+
+def _is_supported(name: str) -> bool:
+    return name in _BOUND or name.startswith("hugepages-") or "kubernetes.io/" in name or is_extended(name)

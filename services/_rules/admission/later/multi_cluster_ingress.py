@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, each, invalid, not_supported, required
 from services._rules.admission.later.multi_cluster_service import load_balancer
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, each, invalid, not_supported, required
 
 Part = Mapping[str, Any]
 
@@ -17,20 +18,20 @@ _FORBIDDEN_AT_ENDS: Final = ("/..", "/.")
 _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 
 
-def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with an ingress for several clusters."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if old is not None:
-        found += metadata.check_update(meta, old.get("metadata") or {})
+        found += metadata.check_change(meta, old.get("metadata") or {})
         found += load_balancer((obj.get("status") or {}).get("loadBalancer"))
-    found += metadata.check(meta, formats.dns_subdomain, namespaced=True)
+    found += metadata.check_create(meta, names.subdomain, namespaced=True)
     class_name = spec.get("ingressClassName")
     annotation = (meta.get("annotations") or {}).get(_CLASS_ANNOTATION)
     if old is None and annotation is not None and class_name is not None:
         found.append(invalid(f"metadata.annotations[{_CLASS_ANNOTATION}]", annotation, "ingressClassName is set too"))
     if class_name is not None:
-        found += each("spec.ingressClassName", class_name, formats.dns_subdomain(class_name))
+        found += each("spec.ingressClassName", class_name, names.subdomain(class_name))
     backend, rules = spec.get("defaultBackend"), spec.get("rules") or []
     if backend is not None:
         found += _backend(backend, "spec.defaultBackend")
@@ -43,8 +44,8 @@ def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
     return found
 
 
-def _rule(rule: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _rule(rule: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     host = rule.get("host") or ""
     if host:
         if not formats.ip_address(host):
@@ -60,8 +61,8 @@ def _rule(rule: Part, field: str) -> list[Cause]:
     return found
 
 
-def _path(item: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _path(item: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     kind, path = item.get("pathType"), item.get("path") or ""
     if kind is None:
         found.append(required(f"{field}.pathType", "must be specified"))
@@ -81,7 +82,7 @@ def _path(item: Part, field: str) -> list[Cause]:
     return found + _backend(item.get("backend") or {}, f"{field}.backend")
 
 
-def _backend(backend: Part, field: str) -> list[Cause]:
+def _backend(backend: Part, field: str) -> list[FieldError]:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
         return [required(field, "needs a service or a resource")]
@@ -90,18 +91,18 @@ def _backend(backend: Part, field: str) -> list[Cause]:
     return _service(service, f"{field}.service") if service is not None else _resource(resource, f"{field}.resource")
 
 
-def _service(service: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _service(service: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     name, port = service.get("name") or "", service.get("port") or {}
     if name:
-        found += each(f"{field}.name", name, formats.dns1035_label(name))
+        found += each(f"{field}.name", name, names.dns1035(name))
     else:
         found.append(required(f"{field}.name"))
     port_name, number = port.get("name") or "", port.get("number") or 0
     if port_name and number:
         found.append(invalid(f"{field}.port", port, "cannot have both a name and a number"))
     elif port_name:
-        found += each(f"{field}.port.name", port_name, formats.port_name(port_name))
+        found += each(f"{field}.port.name", port_name, names.port_name(port_name))
     elif not number:
         found.append(required(f"{field}.port", "needs a name or a number"))
     elif not 1 <= number <= 65535:
@@ -109,27 +110,27 @@ def _service(service: Part, field: str) -> list[Cause]:
     return found
 
 
-def _resource(resource: Any, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _resource(resource: Any, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     group = resource.get("apiGroup")
     if group:
-        found += each(f"{field}.apiGroup", group, formats.dns_subdomain(group))
+        found += each(f"{field}.apiGroup", group, names.subdomain(group))
     for name in ("kind", "name"):
         value = resource.get(name) or ""
         if value:
-            found += each(f"{field}.{name}", value, formats.path_segment(value))
+            found += each(f"{field}.{name}", value, names.path_segment(value))
         else:
             found.append(required(f"{field}.{name}"))
     return found
 
 
-def _tls(item: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _tls(item: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     for position, host in enumerate(item.get("hosts") or ()):
         found += each(f"{field}.hosts[{position}]", host or "", _host(host or ""))
     secret = item.get("secretName") or ""
-    return found + (each(f"{field}.secretName", secret, formats.dns_subdomain(secret)) if secret else [])
+    return found + (each(f"{field}.secretName", secret, names.subdomain(secret)) if secret else [])
 
 
 def _host(host: str) -> list[str]:
-    return formats.wildcard_subdomain(host) if "*" in host else formats.dns_subdomain(host)
+    return names.wildcard(host) if "*" in host else names.subdomain(host)

@@ -4,24 +4,25 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, duplicate, each, invalid, not_supported
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, invalid, not_supported
 
 _TYPES: Final = ("CrossCluster", "LoadBalancer")
 
 
-def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a service for several clusters."""
     spec = obj.get("spec") or {}
-    found: list[Cause] = []
+    found: list[FieldError] = []
     types = spec.get("types") or []
     if old is not None:
-        found += metadata.check_update(obj.get("metadata") or {}, old.get("metadata") or {})
+        found += metadata.check_change(obj.get("metadata") or {}, old.get("metadata") or {})
         if types != ((old.get("spec") or {}).get("types") or []):
             found.append(invalid("spec.types", types, "is immutable"))
         found += load_balancer((obj.get("status") or {}).get("loadBalancer"))
-    found += metadata.check(obj.get("metadata") or {}, formats.dns1035_label, namespaced=True)
+    found += metadata.check_create(obj.get("metadata") or {}, names.dns1035, namespaced=True)
     found += _ports(spec.get("ports") or [])
     for position, name in enumerate(types):
         if name not in _TYPES:
@@ -35,32 +36,32 @@ def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
     return found
 
 
-def load_balancer(status: Mapping[str, Any] | None) -> list[Cause]:
+def load_balancer(status: Mapping[str, Any] | None) -> list[FieldError]:
     """What is wrong with the addresses in a status."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     for position, address in enumerate((status or {}).get("ingress") or ()):
         place = f"status.loadBalancer.ingress[{position}]"
         ip, host = address.get("ip") or "", address.get("hostname") or ""
         if ip:
             found += each(f"{place}.ip", ip, formats.ip_address(ip))
         if host:
-            found += each(f"{place}.hostname", host, formats.dns_subdomain(host))
+            found += each(f"{place}.hostname", host, names.subdomain(host))
             if not formats.ip_address(host):
                 found.append(invalid(f"{place}.hostname", host, "must be a name, not an IP address"))
     return found
 
 
-def _ports(ports: list[Mapping[str, Any]]) -> list[Cause]:
-    found: list[Cause] = []
-    names: set[str] = set()
+def _ports(ports: list[Mapping[str, Any]]) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[str] = set()
     for position, port in enumerate(ports):
         name, number = port.get("name") or "", port.get("port") or 0
         place = f"spec.ports[{position}]"
         if name:
-            found += each(f"{place}.name", name, formats.dns_label(name))
-            if name in names:
+            found += each(f"{place}.name", name, names.label(name))
+            if name in seen:
                 found.append(duplicate(f"{place}.name", name))
-            names.add(name)
+            seen.add(name)
         if not 1 <= number <= 65535:
             found.append(invalid(f"{place}.port", number, "must be between 1 and 65535"))
     return found

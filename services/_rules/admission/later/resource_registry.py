@@ -3,23 +3,24 @@
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.common import metadata_rules as metadata
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, each, invalid
 from services._rules.admission.policy.placement_rules import field_selector
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, each, invalid
 
 _SCHEMES: Final = ("http", "https")
 
 
-def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a registry."""
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
-    found: list[Cause] = []
+    found: list[FieldError] = []
     if old is not None:
-        found += metadata.check_update(meta, old.get("metadata") or {})
+        found += metadata.check_change(meta, old.get("metadata") or {})
         if not meta.get("resourceVersion"):
             found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    found += metadata.check(meta, formats.dns_subdomain, namespaced=False)
+    found += metadata.check_create(meta, names.subdomain, namespaced=False)
     found += field_selector(spec.get("targetCluster"), "spec.targetCluster")
     for position, selector in enumerate(spec.get("resourceSelectors") or ()):
         place = f"spec.resourceSelectors[{position}]"
@@ -27,7 +28,7 @@ def validate(obj: Manifest, old: Manifest | None) -> list[Cause]:
         if version.count("/") > 1:
             found.append(invalid(f"{place}.apiVersion", version, "write version or group/version"))
         if namespace:
-            found += each(f"{place}.namespace", namespace, formats.dns_label(namespace))
+            found += each(f"{place}.namespace", namespace, names.label(namespace))
     backend = (spec.get("backendStore") or {}).get("openSearch") or {}
     for position, address in enumerate(backend.get("addresses") or ()):
         url = formats.Url(address or "")

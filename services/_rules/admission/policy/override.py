@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, each, invalid, required
 from services._rules.admission.policy.placement_rules import field_selector
 from services._rules.admission.policy.selector_namespaces import selector_namespaces, with_selector_namespaces
+from services._rules.kubernetes.validation import object_metadata as metadata
+from services._rules.kubernetes.validation.field_errors import FieldError, each, invalid, required
 
 Part = Mapping[str, Any]
 
@@ -30,7 +31,7 @@ def default(obj: Manifest, namespace: str) -> Manifest:
     return obj | {"spec": spec}
 
 
-def validate(obj: Manifest, namespaced: bool) -> list[Cause]:
+def validate(obj: Manifest, namespaced: bool) -> list[FieldError]:
     """What is wrong with a policy."""
     spec = obj.get("spec") or {}
     found = field_selector(spec.get("targetCluster"), "spec.targetCluster")
@@ -47,16 +48,16 @@ def validate(obj: Manifest, namespaced: bool) -> list[Cause]:
     return found
 
 
-def _rule(rule: Part, field: str) -> list[Cause]:
+def _rule(rule: Part, field: str) -> list[FieldError]:
     found = field_selector(rule.get("targetCluster"), f"{field}.targetCluster")
     overriders = rule.get("overriders") or {}
     field += ".overriders"
     for position, item in enumerate(overriders.get("annotationsOverrider") or ()):
         values = item.get("value") or {}
-        found += each(f"{field}.annotationsOverrider[{position}].value", values, formats.annotations(values))
+        found += metadata.annotations(values, f"{field}.annotationsOverrider[{position}].value")
     for position, item in enumerate(overriders.get("labelsOverrider") or ()):
         values = item.get("value") or {}
-        found += each(f"{field}.labelsOverrider[{position}].value", values, formats.labels(values))
+        found += metadata.labels(values, f"{field}.labelsOverrider[{position}].value")
     for position, item in enumerate(overriders.get("imageOverrider") or ()):
         path = (item.get("predicate") or {}).get("path") or ""
         found += each(f"{field}.imageOverrider[{position}].predicate.path", path, formats.json_pointer(path))
@@ -65,8 +66,8 @@ def _rule(rule: Part, field: str) -> list[Cause]:
     return found
 
 
-def _field(item: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _field(item: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     if item.get("json") and item.get("yaml"):
         found.append(invalid(field, item, "has both json and yaml; a text is one of them"))
     elif not item.get("json") and not item.get("yaml"):
@@ -79,7 +80,7 @@ def _field(item: Part, field: str) -> list[Cause]:
     return found
 
 
-def _operation(operation: Part, field: str) -> list[Cause]:
+def _operation(operation: Part, field: str) -> list[FieldError]:
     path, operator, value = operation.get("subPath") or "", operation.get("operator"), operation.get("value")
     found = each(f"{field}.subPath", path, formats.json_pointer(path))
     if operator in ("add", "replace") and value is None:

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from services._rules.admission.common import value_formats as formats
-from services._rules.admission.common.rule_causes import Cause, each, invalid, not_supported
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, each, invalid, not_supported
 
 Part = Mapping[str, Any]
 
 _FIELD_KEYS: Final = ("provider", "region", "zone")
 _FIELD_OPERATORS: Final = ("In", "NotIn")
 _TOLERATION_OPERATORS: Final = ("", "Exists", "Equal")
-_GRACEFUL: Final = ("Gracefully", "Graciously")
+GRACEFUL: Final = ("Gracefully", "Graciously")
 
 
-def field_selector(affinity: Part | None, field: str) -> list[Cause]:
+def field_selector(affinity: Part | None, field: str) -> list[FieldError]:
     """A cluster affinity's field selector: known keys and operators; the first bad expression is reported."""
     selector = (affinity or {}).get("fieldSelector") or {}
     for expression in selector.get("matchExpressions") or ():
@@ -26,9 +26,9 @@ def field_selector(affinity: Part | None, field: str) -> list[Cause]:
     return []
 
 
-def placement(value: Part, field: str) -> list[Cause]:
+def placement(value: Part, field: str) -> list[FieldError]:
     """All rules of a placement."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     affinity, terms = value.get("clusterAffinity"), value.get("clusterAffinities") or []
     if affinity is not None and terms:
         found.append(invalid(field, value, "clusterAffinities cannot be set together with clusterAffinity"))
@@ -44,9 +44,9 @@ def placement(value: Part, field: str) -> list[Cause]:
     return found
 
 
-def failover(value: Part, propagate_deps: bool, field: str) -> list[Cause]:
+def failover(value: Part, propagate_deps: bool, field: str) -> list[FieldError]:
     """All rules of a failover behaviour; the application part needs dependencies to be propagated."""
-    found: list[Cause] = []
+    found: list[FieldError] = []
     application = value.get("application")
     if application is not None:
         if not propagate_deps:
@@ -56,13 +56,13 @@ def failover(value: Part, propagate_deps: bool, field: str) -> list[Cause]:
     return found + _preservation(cluster.get("statePreservation"), f"{field}.cluster.statePreservation")
 
 
-def _application(value: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _application(value: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     seconds = (value.get("decisionConditions") or {}).get("tolerationSeconds")
     if seconds is not None and seconds < 0:
         place = f"{field}.decisionConditions.tolerationSeconds"
         found.append(invalid(place, seconds, "must be greater than or equal to 0"))
-    grace, graceful = value.get("gracePeriodSeconds"), value.get("purgeMode") in _GRACEFUL
+    grace, graceful = value.get("gracePeriodSeconds"), value.get("purgeMode") in GRACEFUL
     place = f"{field}.gracePeriodSeconds"
     if grace is not None and not graceful:
         found.append(invalid(place, grace, "only takes effect when purgeMode is Gracefully"))
@@ -73,32 +73,32 @@ def _application(value: Part, field: str) -> list[Cause]:
     return found + _preservation(value.get("statePreservation"), f"{field}.statePreservation")
 
 
-def _preservation(value: Part | None, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _preservation(value: Part | None, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     for position, rule in enumerate((value or {}).get("rules") or ()):
         name = rule.get("aliasLabelName") or ""
-        found += each(f"{field}.rules[{position}].aliasLabelName", name, formats.label_key(name))
+        found += each(f"{field}.rules[{position}].aliasLabelName", name, names.qualified(name))
     return found
 
 
-def _terms(terms: list[Part], division: Part | None, field: str) -> list[Cause]:
-    found: list[Cause] = []
-    names: set[str] = set()
+def _terms(terms: list[Part], division: Part | None, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
+    seen: set[str] = set()
     for position, term in enumerate(terms):
         place = f"{field}[{position}]"
         name = term.get("affinityName") or ""
-        found += each(place, name, formats.label_key(name))
+        found += each(place, name, names.qualified(name))
         found += field_selector(term, place)
-        if name in names:
+        if name in seen:
             found.append(invalid(field, name, "each affinity term must have a name of its own"))
-        names.add(name)
+        seen.add(name)
         if term.get("overflowAffinities"):
             found += _overflow(term, division, f"{place}.overflowAffinities")
     return found
 
 
-def _overflow(term: Part, division: Part | None, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _overflow(term: Part, division: Part | None, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     tiers = term["overflowAffinities"]
     if not _divides_dynamically(division or {}):
         found.append(invalid(field, tiers, "can only be used with dynamic weight or aggregated division"))
@@ -111,14 +111,14 @@ def _overflow(term: Part, division: Part | None, field: str) -> list[Cause]:
         )
     ):
         found.append(invalid(field, tiers, "can only be used beside a primary affinity in the same term"))
-    names = {term.get("affinityName") or ""}
+    seen = {term.get("affinityName") or ""}
     for position, tier in enumerate(tiers):
         place = f"{field}[{position}]"
         name = tier.get("affinityName") or ""
-        found += each(f"{place}.affinityName", name, formats.label_key(name))
-        if name in names:
+        found += each(f"{place}.affinityName", name, names.qualified(name))
+        if name in seen:
             found.append(invalid(f"{place}.affinityName", name, "must be unique and differ from the primary name"))
-        names.add(name)
+        seen.add(name)
         found += field_selector(tier, place)
     return found
 
@@ -131,8 +131,8 @@ def _divides_dynamically(division: Part) -> bool:
     return preference == "Aggregated" or (preference == "Weighted" and bool(weights.get("dynamicWeight")))
 
 
-def _spread(constraints: list[Part], field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _spread(constraints: list[Part], field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     fields: list[str] = []
     for position, item in enumerate(constraints):
         place = f"{field}[{position}]"
@@ -158,15 +158,15 @@ def _spread(constraints: list[Part], field: str) -> list[Cause]:
     return found
 
 
-def _workload_affinity(value: Part, field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _workload_affinity(value: Part, field: str) -> list[FieldError]:
+    found: list[FieldError] = []
     keys = []
     for name in ("affinity", "antiAffinity"):
         term = value.get(name)
         if term is not None:
             key = term.get("groupByLabelKey") or ""
             keys.append(key)
-            found += each(f"{field}.{name}.groupByLabelKey", key, formats.label_key(key))
+            found += each(f"{field}.{name}.groupByLabelKey", key, names.qualified(key))
     if len(keys) == 2 and keys[0] == keys[1]:
         found.append(invalid(field, value, "affinity and antiAffinity must not use the same groupByLabelKey"))
     return found

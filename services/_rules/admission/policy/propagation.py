@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._rules.admission.common.answer import Context, Refusal
-from services._rules.admission.common.rule_causes import Cause, invalid
 from services._rules.admission.policy import placement_rules as placement
 from services._rules.admission.policy.selector_namespaces import selector_namespaces, with_selector_namespaces
 from services._rules.constants import (
@@ -17,9 +16,9 @@ from services._rules.constants import (
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
 )
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 _GRACE_SECONDS: Final = 600
-_GRACEFUL: Final = ("Gracefully", "Graciously")
 
 
 class _Scope(Struct, frozen=True):
@@ -44,9 +43,10 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
         for item in spec.get("resourceSelectors") or ()
     ):
         spec["propagateDeps"] = True
-    application = (spec.get("failover") or {}).get("application")
-    if application and application.get("purgeMode") in _GRACEFUL and application.get("gracePeriodSeconds") is None:
-        spec["failover"] = spec["failover"] | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
+    failover = spec.get("failover") or {}
+    application = failover.get("application") or {}
+    if application.get("purgeMode") in placement.GRACEFUL and application.get("gracePeriodSeconds") is None:
+        spec["failover"] = failover | {"application": application | {"gracePeriodSeconds": _GRACE_SECONDS}}
     if spec.get("suspension"):
         # Scheduling is suspended on bindings only; on a policy the field does not exist.
         spec["suspension"] = {name: value for name, value in spec["suspension"].items() if name != "scheduling"}
@@ -54,7 +54,7 @@ def default(scope: _Scope, obj: Manifest, operation: str, context: Context) -> M
     return _identified(scope, obj, context.identity) if operation == "CREATE" else obj
 
 
-def validate(scope: _Scope, obj: Manifest, old: Manifest | None) -> list[Cause]:
+def validate(scope: _Scope, obj: Manifest, old: Manifest | None) -> list[FieldError]:
     """What is wrong with a policy. Raises Refusal where what identifies it has changed or is missing."""
     spec, labels = obj.get("spec") or {}, (obj.get("metadata") or {}).get("labels") or {}
     if old is not None:
@@ -105,7 +105,7 @@ def _identified(scope: _Scope, obj: Manifest, identity: str) -> Manifest:
     return obj | {"metadata": metadata | {"labels": labels, "finalizers": finalizers}}
 
 
-def _preemption(spec: Mapping[str, Any]) -> list[Cause]:
+def _preemption(spec: Mapping[str, Any]) -> list[FieldError]:
     if spec.get("preemption") != "Always":
         return []
     return [
@@ -117,7 +117,7 @@ def _preemption(spec: Mapping[str, Any]) -> list[Cause]:
     ]
 
 
-def _suspension(value: Mapping[str, Any]) -> list[Cause]:
+def _suspension(value: Mapping[str, Any]) -> list[FieldError]:
     names = (value.get("dispatchingOnClusters") or {}).get("clusterNames")
     if value.get("dispatching") and names:
         return [invalid("spec.suspension", value, "dispatching already stops every cluster, dispatchingOnClusters too")]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services._rules.admission.common.rule_causes import Cause, invalid
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
 
 
 def with_selector_namespaces(spec: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def with_selector_namespaces(spec: dict[str, Any], namespace: str) -> dict[str, 
     return spec | {"resourceSelectors": filled}
 
 
-def selector_namespaces(spec: Mapping[str, Any], namespace: str) -> list[Cause]:
+def selector_namespaces(spec: Mapping[str, Any], namespace: str) -> list[FieldError]:
     """Selectors that reach outside of the policy's namespace."""
     return [
         invalid(f"spec.resourceSelectors[{position}].namespace", item.get("namespace") or "", f"must be {namespace!r}")

@@ -4,18 +4,23 @@ Writers return a new manifest that shares everything but the touched path with t
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, Protocol
 
 from schemas.manifest import Manifest
 
-INTERPRET_REPLICA: Final = "InterpretReplica"
-INTERPRET_COMPONENT: Final = "InterpretComponent"
-REVISE_REPLICA: Final = "ReviseReplica"
-RETAIN: Final = "Retain"
-AGGREGATE_STATUS: Final = "AggregateStatus"
-INTERPRET_DEPENDENCY: Final = "InterpretDependency"
-INTERPRET_STATUS: Final = "InterpretStatus"
-INTERPRET_HEALTH: Final = "InterpretHealth"
+
+class Operation(StrEnum):
+    """What can be asked about an object, under the names of the API."""
+
+    REPLICA = "InterpretReplica"
+    COMPONENT = "InterpretComponent"
+    REVISE = "ReviseReplica"
+    RETAIN = "Retain"
+    AGGREGATE = "AggregateStatus"
+    DEPENDENCY = "InterpretDependency"
+    STATUS = "InterpretStatus"
+    HEALTH = "InterpretHealth"
 
 
 LONGEST_PROBLEM: Final = 1000
@@ -42,6 +47,29 @@ class InterpretError(Exception):
 
 class InterpretLater(InterpretError):
     """No answer this time, perhaps the next: the same question is worth asking again after a pause."""
+
+
+class Interpreter(Protocol):
+    """What interprets objects: which operations it offers for which kinds, and their results.
+
+    Arguments and results by operation: InterpretReplica (object, and whether requirements are for quota estimation):
+    replicas and what each requires; InterpretComponent (object): components; ReviseReplica (object, replicas): object;
+    Retain (desired, observed): object; AggregateStatus (object, items or None, time in RFC 3339): object;
+    InterpretDependency (object): references; InterpretStatus (object): status or None; InterpretHealth (object): bool.
+    """
+
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
+        """Whether an operation is offered for a kind."""
+        ...
+
+    def interpret(self, operation: Operation, obj: Manifest, *arguments: Any) -> Any:
+        """The result of an operation on an object; raises InterpretError, also where it is not offered."""
+        ...
+
+
+def target_of(obj: Manifest) -> tuple[str, str]:
+    """The apiVersion and kind of an object, by which it is interpreted."""
+    return str(obj.get("apiVersion")), str(obj.get("kind"))
 
 
 def describe(value: object) -> str:

@@ -1,50 +1,49 @@
-"""Checks that a manifest has the types its kind prescribes, so that interpretation may rely on them.
+"""Checks that a manifest has the types its kind prescribes, so that interpretation may rely on them."""
 
-The shapes are written down in shape_table.py.
-"""
+from functools import cache
+from typing import Final
 
-from datetime import datetime
-from typing import Annotated, Any, Final
-
-from msgspec import Meta
-
+from schemas.api.field_types import field_types
 from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import InterpretError
-from services._rules.interpreter.common.shape_table import SHAPES
-from services._rules.kubernetes.typed_structs import QUANTITY, Shapes, WrongShape
+from services._rules.kubernetes.typed_structs import Shapes, WrongShape
 
-# A number with a zero fraction passes for a whole number, as it does for a Kubernetes client.
-_SCALARS: Final[dict[str, Any]] = {
-    "s": str | None,
-    "i": int | Annotated[float, Meta(multiple_of=1)] | None,
-    "b": bool | None,
-    "t": datetime | None,
-    "q": QUANTITY,
-    "x": int | Annotated[float, Meta(multiple_of=1)] | str | None,
-    "*": Any,
+_PACKAGES: Final = {
+    "io.k8s.api.apps.v1": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    "io.k8s.api.autoscaling.v2": ("HorizontalPodAutoscaler",),
+    "io.k8s.api.batch.v1": ("CronJob", "Job"),
+    "io.k8s.api.core.v1": ("PersistentVolume", "PersistentVolumeClaim", "Pod", "Service"),
+    "io.k8s.api.networking.v1": ("Ingress",),
+    "io.k8s.api.policy.v1": ("PodDisruptionBudget",),
 }
-_SHAPES: Final = Shapes(SHAPES, _SCALARS)
-
-WHOLE_NUMBERS: Final[dict[str, frozenset[str]]] = {
-    shape: frozenset(name for name, code in _SHAPES.codes(shape).items() if code == "i")
-    for shape in SHAPES
-    if shape.endswith("Status")
-}
-"""The fields of each status that hold whole numbers, by the name of its shape."""
+_TYPES: Final = {kind: f"{package}.{kind}" for package, kinds in _PACKAGES.items() for kind in kinds}
+_SHAPES: Final = Shapes()
 
 
 def check_object(kind: str, obj: Manifest) -> None:
     """Raises InterpretError, with the field, where the manifest does not have the shape of its (native) kind."""
-    _check(kind, obj, "")
+    _check(_TYPES.get(kind, kind), obj, "")
 
 
 def check_status(kind: str, status: object, field: str = "status") -> None:
     """Raises InterpretError where a status does not have the shape that its kind prescribes."""
-    _check(kind + "Status", status, field)
+    _check(_status_type(kind), status, field)
 
 
-def _check(shape: str, value: object, field: str) -> None:
+@cache
+def whole_numbers(kind: str) -> frozenset[str] | None:
+    """The fields of a kind's status that hold whole numbers; None of a kind that has no status."""
+    if kind not in _TYPES:
+        return None
+    return frozenset(name for name, code in field_types(_status_type(kind)).items() if code in ("i", "l"))
+
+
+def _status_type(kind: str) -> str:
+    return field_types(_TYPES[kind])["status"][1:]
+
+
+def _check(name: str, value: object, field: str) -> None:
     try:
-        _SHAPES.check(shape, value)
+        _SHAPES.check(name, value)
     except WrongShape as problem:
         raise InterpretError(problem.what, ".".join(part for part in (field, problem.where) if part)) from None

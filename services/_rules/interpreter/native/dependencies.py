@@ -5,7 +5,6 @@ from typing import Any, Final, TypeAlias
 
 from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import InterpretError, describe, object_at
-from services._rules.interpreter.common.shape_checks import check_object
 from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
 
 Reference: TypeAlias = dict[str, Any]
@@ -25,13 +24,11 @@ _SECRET_REFS: Final = (
 
 def template_dependencies(obj: Manifest) -> list[Reference]:
     """Dependencies of a workload with a pod template in spec.template."""
-    check_object(str(obj.get("kind")), obj)
     return pod_dependencies(object_at(obj, "spec", "template", "spec"), _namespace(obj))
 
 
 def stateful_set_dependencies(obj: Manifest) -> list[Reference]:
     """Dependencies of a StatefulSet; claims it generates from its own templates are none."""
-    check_object("StatefulSet", obj)
     spec = object_at(obj, "spec")
     own = {
         object_at(template, "metadata").get("name") for template in spec.get("volumeClaimTemplates") or () if template
@@ -45,26 +42,22 @@ def stateful_set_dependencies(obj: Manifest) -> list[Reference]:
 
 def cron_job_dependencies(obj: Manifest) -> list[Reference]:
     """Dependencies of the pods of a CronJob's Jobs."""
-    check_object("CronJob", obj)
     return pod_dependencies(object_at(obj, "spec", "jobTemplate", "spec", "template", "spec"), _namespace(obj))
 
 
 def pod_own_dependencies(obj: Manifest) -> list[Reference]:
     """Dependencies of a Pod."""
-    check_object("Pod", obj)
     return pod_dependencies(object_at(obj, "spec"), _namespace(obj))
 
 
 def ingress_dependencies(obj: Manifest) -> list[Reference]:
     """One Secret per TLS entry of an Ingress."""
-    check_object("Ingress", obj)
     names = [(entry or {}).get("secretName") or "" for entry in object_at(obj, "spec").get("tls") or ()]
     return [_reference("Secret", _namespace(obj), name) for name in sorted(names)]
 
 
 def service_import_dependencies(obj: Manifest) -> list[Reference]:
     """The derived Service of a ServiceImport and its endpoint slices."""
-    check_object("ServiceImport", obj)
     namespace = _namespace(obj)
     derived = f"derived-{object_at(obj, 'metadata').get('name') or ''}"
     slices: Reference = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}

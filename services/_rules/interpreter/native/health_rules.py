@@ -2,7 +2,6 @@
 
 from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import list_at, object_at, whole_number
-from services._rules.interpreter.common.shape_checks import check_object
 
 
 def _numbers(obj: Manifest, *names: str) -> list[int]:
@@ -17,7 +16,6 @@ def _is_current(obj: Manifest) -> bool:
 
 def deployment_health(obj: Manifest) -> bool:
     """Deployment and StatefulSet: observed, all replicas updated, all updated ones available."""
-    check_object(str(obj.get("kind")), obj)
     updated, available = _numbers(obj, "updatedReplicas", "availableReplicas")
     wanted = object_at(obj, "spec").get("replicas")
     return _is_current(obj) and (wanted is None or updated >= wanted) and available >= updated
@@ -25,7 +23,6 @@ def deployment_health(obj: Manifest) -> bool:
 
 def replica_set_health(obj: Manifest) -> bool:
     """ReplicaSet: observed, and as many available as wanted."""
-    check_object("ReplicaSet", obj)
     (available,) = _numbers(obj, "availableReplicas")
     wanted = object_at(obj, "spec").get("replicas")
     return _is_current(obj) and (wanted is None or available >= wanted)
@@ -33,20 +30,17 @@ def replica_set_health(obj: Manifest) -> bool:
 
 def daemon_set_health(obj: Manifest) -> bool:
     """DaemonSet: observed, updated everywhere, all updated ones available."""
-    check_object("DaemonSet", obj)
     updated, desired, available = _numbers(obj, "updatedNumberScheduled", "desiredNumberScheduled", "numberAvailable")
     return _is_current(obj) and updated >= desired and available >= updated
 
 
 def service_health(obj: Manifest) -> bool:
     """Service: a load balancer needs an address, any other type is healthy."""
-    check_object("Service", obj)
     return object_at(obj, "spec").get("type") != "LoadBalancer" or _has_address(obj)
 
 
 def ingress_health(obj: Manifest) -> bool:
     """Ingress: some entry of the load balancer has an address."""
-    check_object("Ingress", obj)
     return _has_address(obj)
 
 
@@ -57,13 +51,11 @@ def _has_address(obj: Manifest) -> bool:
 
 def claim_health(obj: Manifest) -> bool:
     """PersistentVolumeClaim: bound."""
-    check_object("PersistentVolumeClaim", obj)
     return object_at(obj, "status").get("phase") == "Bound"
 
 
 def pod_health(obj: Manifest) -> bool:
     """Pod: succeeded, or running and ready."""
-    check_object("Pod", obj)
     status = object_at(obj, "status")
     if status.get("phase") == "Succeeded":
         return True
@@ -77,6 +69,5 @@ def pod_health(obj: Manifest) -> bool:
 
 def budget_health(obj: Manifest) -> bool:
     """PodDisruptionBudget: at least as many healthy pods as desired."""
-    check_object("PodDisruptionBudget", obj)
     current, desired = _numbers(obj, "currentHealthy", "desiredHealthy")
     return current >= desired

@@ -30,7 +30,7 @@ _SELECTOR_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid
 _POD_LABELS: Final = (*_SELECTOR_LABELS, "job-name", "batch.kubernetes.io/job-name")
 _ANNOTATIONS: Final = ("metadata", "annotations")
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
+TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
 
 
 def prune(obj: Manifest, hooks: Collection[str] = (REMOVE_JOB_TTL,)) -> Manifest:
@@ -87,7 +87,7 @@ def _service_account(obj: Manifest) -> Manifest:
 
 
 def _secret(obj: Manifest) -> Manifest:
-    if obj.get("type") != _TOKEN_SECRET:
+    if obj.get("type") != TOKEN_SECRET:
         return obj
     obj = without(obj, _ANNOTATIONS, ("kubernetes.io/service-account.uid",))
     return {**obj, "data": None}

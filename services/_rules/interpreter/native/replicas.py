@@ -1,6 +1,5 @@
 """Replicas of a workload, what each needs, and the setting of another number (reference 01 §2.9, 03 §5.8)."""
 
-from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from schemas.manifest import Manifest
@@ -10,30 +9,27 @@ from services._rules.interpreter.common.interpretation import (
     object_at,
     whole_number,
 )
-from services._rules.interpreter.common.shape_checks import check_object
-from services._rules.kubernetes.quantity import Format, QuantityError, from_milli, from_value, parse
+from services._rules.kubernetes.pod_resources import add_to, is_node_resource, node_units, pod_sum, quantity_of
+from services._rules.kubernetes.quantity import QuantityError, parse
 
 Requirements: TypeAlias = dict[str, Any]
 Replicas: TypeAlias = tuple[int, Requirements | None]
 
 MOST_REPLICAS: Final = 10_000_000
 """Replicas of one object in all clusters together that can be meant."""
-_BINARY: Final = ("memory", "ephemeral-storage")
 
 
-def workload_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def workload_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Deployment, ReplicaSet, StatefulSet: spec.replicas, zero where unset.
 
     `quota` adds what quota estimation needs (namespace, priority class).
     """
-    check_object(str(obj.get("kind")), obj)
     spec = object_at(obj, "spec")
     return whole_number(spec.get("replicas"), "spec.replicas"), _of_template(object_at(spec, "template"), quota)
 
 
-def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def job_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Job: its parallelism, at most its completions."""
-    check_object("Job", obj)
     spec = object_at(obj, "spec")
     replicas = whole_number(spec.get("parallelism"), "spec.parallelism")
     if spec.get("completions") is not None:
@@ -41,9 +37,8 @@ def job_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
     return replicas, _of_template(object_at(spec, "template"), quota)
 
 
-def pod_replicas(obj: Manifest, *, quota: bool = False) -> Replicas:
+def pod_replicas(obj: Manifest, quota: bool = False) -> Replicas:
     """Pod: one."""
-    check_object("Pod", obj)
     return 1, _of_template(obj, quota)
 
 
@@ -78,7 +73,7 @@ def wrong_request(requirements: Requirements | None) -> str:
     return ""
 
 
-def completed(obj: Manifest, found: Replicas, *, quota: bool) -> Replicas:
+def completed(obj: Manifest, found: Replicas, quota: bool = False) -> Replicas:
     """Replicas of any level as callers get them: for quota estimation requirements name the object's namespace."""
     replicas, requirements = found
     if quota and requirements is not None and not requirements.get("namespace"):
@@ -137,56 +132,24 @@ def resource_request(pod: Manifest) -> dict[str, str]:
     """What one pod asks for, in canonical quantities: its containers together or its largest init container,
     whichever is more, plus the overhead; zero entries are left out.
     """
-    total: dict[str, int] = {}
-    for requests in _requests(pod, "containers"):
-        _add(total, requests)
-    for requests in _requests(pod, "initContainers"):
-        for name, amount in _amounts(requests):
-            if amount > total.get(name, 0):
-                total[name] = amount
-    if pod.get("overhead"):
-        _add(total, pod["overhead"])
-    return {name: _written(name, amount) for name, amount in total.items() if amount > 0}
+    total = pod_sum(pod, _requests)
+    add_to(total, _amounts(pod.get("overhead") or {}))
+    return {name: str(quantity_of(name, amount)) for name, amount in total.items() if amount > 0}
 
 
-def _requests(pod: Manifest, group: str) -> Iterable[Manifest]:
-    """Requests per container; a resource without one is requested as far as it is limited."""
-    for container in pod.get(group) or ():
-        resources = (container or {}).get("resources") or {}
-        limits = resources.get("limits") or {}
-        requests = resources.get("requests") or {}
-        yield {**limits, **requests} if limits else requests
+def _requests(container: Manifest | None) -> dict[str, int]:
+    """Requests of a container; a resource without one is requested as far as it is limited."""
+    resources = (container or {}).get("resources") or {}
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _add(total: dict[str, int], requests: Manifest) -> None:
-    for name, amount in _amounts(requests):
-        total[name] = total.get(name, 0) + amount
-
-
-def _amounts(requests: Manifest) -> Iterable[tuple[str, int]]:
+def _amounts(requests: Manifest) -> dict[str, int]:
+    found: dict[str, int] = {}
     for name, text in requests.items():
-        if not counts(name):
+        if name != "pods" and not is_node_resource(name):
             continue
         try:
-            quantity = parse(text)
+            found[name] = node_units(name, parse(text))
         except QuantityError as problem:
             raise InterpretError(str(problem), f"resources.{name}") from None
-        yield name, quantity.milli_value() if name == "cpu" else quantity.value()
-
-
-def counts(resource: str) -> bool:
-    """Whether a resource name plays a part in scheduling: the native ones, extended, huge pages, attachable volumes."""
-    if resource in ("cpu", "memory", "ephemeral-storage", "pods"):
-        return True
-    if resource.startswith(("hugepages-", "attachable-volumes-")):
-        return True
-    if "/" not in resource:
-        return False
-    return "kubernetes.io/" in resource or not resource.startswith("requests.")
-
-
-def _written(name: str, amount: int) -> str:
-    if name == "cpu":
-        return str(from_milli(amount))
-    form: Format = "BinarySI" if name in _BINARY or name.startswith("hugepages-") else "DecimalSI"
-    return str(from_value(amount, form))
+    return found

@@ -1,7 +1,7 @@
 """Carries over what belongs to the member: fields that its controllers own stay as observed (reference 03 §3.5)."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.constants import RETAIN_REPLICAS_LABEL
@@ -14,10 +14,9 @@ from services._rules.interpreter.common.interpretation import (
     text_at,
 )
 from services._rules.interpreter.common.shape_checks import check_object
+from services._rules.interpreter.native.prune import TOKEN_SECRET
 
 Retainer = Callable[[Manifest, Manifest], Manifest]
-
-_TOKEN_SECRET: Final = "kubernetes.io/service-account-token"
 
 
 def retain_deployment(desired: Manifest, observed: Manifest) -> Manifest:
@@ -130,7 +129,7 @@ def retain_job(desired: Manifest, observed: Manifest) -> Manifest:
 
 def retain_secret(desired: Manifest, observed: Manifest) -> Manifest:
     """Keeps the data of a service account token, which the member generates."""
-    if desired.get("type") != _TOKEN_SECRET:
+    if desired.get("type") != TOKEN_SECRET:
         return desired
     data: Any = observed.get("data")
     return desired if data is None else {**desired, "data": data}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from schemas.manifest import Manifest
+from services._rules.interpreter.common.interpretation import Operation
 from services._rules.interpreter.scripts.customizations import Customizations
 
 Target: TypeAlias = tuple[str, str]
@@ -50,11 +51,11 @@ class Shipped(Customizations):
         super().__init__()
         self._kinds: dict[Target, Customizations] = {}
 
-    def scripts(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
+    def scripts(self, api_version: str, kind: str, operation: Operation) -> tuple[str, ...]:
         """The scripts to run, in order; empty where the product brings none."""
         return self._of(api_version, kind).scripts(api_version, kind, operation)
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether a script answers an operation for a kind."""
         return self._of(api_version, kind).hook_enabled(api_version, kind, operation)
 

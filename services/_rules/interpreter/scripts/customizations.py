@@ -8,29 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-)
+from services._rules.interpreter.common.interpretation import Operation
 
 Key: TypeAlias = tuple[str, str, str]
 
 # Members of spec.customizations and the operations they define.
-MEMBERS: Final[Mapping[str, str]] = {
-    "retention": RETAIN,
-    "replicaResource": INTERPRET_REPLICA,
-    "componentResource": INTERPRET_COMPONENT,
-    "replicaRevision": REVISE_REPLICA,
-    "statusReflection": INTERPRET_STATUS,
-    "statusAggregation": AGGREGATE_STATUS,
-    "healthInterpretation": INTERPRET_HEALTH,
-    "dependencyInterpretation": INTERPRET_DEPENDENCY,
+MEMBERS: Final[Mapping[str, Operation]] = {
+    "retention": Operation.RETAIN,
+    "replicaResource": Operation.REPLICA,
+    "componentResource": Operation.COMPONENT,
+    "replicaRevision": Operation.REVISE,
+    "statusReflection": Operation.STATUS,
+    "statusAggregation": Operation.AGGREGATE,
+    "healthInterpretation": Operation.HEALTH,
+    "dependencyInterpretation": Operation.DEPENDENCY,
 }
 
 
@@ -42,21 +33,21 @@ class Customizations:
         authors: dict[Key, tuple[str, ...]] = {}
         for manifest in sorted(manifests, key=_name):
             for key, script in _scripts(manifest):
-                if key not in found or key[2] == INTERPRET_DEPENDENCY:
+                if key not in found or key[2] == Operation.DEPENDENCY:
                     found[key] = (*found.get(key, ()), script)
                     authors[key] = (*authors.get(key, ()), _name(manifest))
         self._scripts = found
         self._authors = authors
 
-    def scripts(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
+    def scripts(self, api_version: str, kind: str, operation: Operation) -> tuple[str, ...]:
         """The scripts to run, in order; empty where no customization has the operation."""
         return self._scripts.get((api_version, kind, operation), ())
 
-    def authors(self, api_version: str, kind: str, operation: str) -> tuple[str, ...]:
+    def authors(self, api_version: str, kind: str, operation: Operation) -> tuple[str, ...]:
         """Names of the customizations that the scripts of an operation are from, in the same order."""
         return self._authors.get((api_version, kind, operation), ())
 
-    def hook_enabled(self, api_version: str, kind: str, operation: str) -> bool:
+    def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether a script answers an operation for a kind."""
         return (api_version, kind, operation) in self._scripts
 

@@ -31,7 +31,9 @@ def resource_quantity(text: str) -> float:
 
 def pod_requirements(template: Any) -> Requirements | None:
     """What each pod of a template needs, None where it needs nothing."""
-    return pod_replicas(_template(template))[1]
+    pod = _template(template)
+    check_object("Pod", pod)
+    return pod_replicas(pod)[1]
 
 
 def pod_dependencies_of(template: Any, namespace: str) -> list[Reference] | None:

@@ -5,36 +5,26 @@ A script answers with values: the name of a Lua type and, for tables, JSON in wh
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from msgspec import Struct
 from msgspec.json import decode
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-)
+from services._rules.interpreter.common.interpretation import InterpretError, Operation
 from services._rules.interpreter.scripts.empty_tables import settle_empties
 from services._rules.interpreter.scripts.result_types import components_of, dependencies_of, requirements_of
 
 # The global function that a script defines for an operation.
 FUNCTIONS: Final = {
-    INTERPRET_REPLICA: "GetReplicas",
-    INTERPRET_COMPONENT: "GetComponents",
-    REVISE_REPLICA: "ReviseReplica",
-    RETAIN: "Retain",
-    AGGREGATE_STATUS: "AggregateStatus",
-    INTERPRET_DEPENDENCY: "GetDependencies",
-    INTERPRET_STATUS: "ReflectStatus",
-    INTERPRET_HEALTH: "InterpretHealth",
+    Operation.REPLICA: "GetReplicas",
+    Operation.COMPONENT: "GetComponents",
+    Operation.REVISE: "ReviseReplica",
+    Operation.RETAIN: "Retain",
+    Operation.AGGREGATE: "AggregateStatus",
+    Operation.DEPENDENCY: "GetDependencies",
+    Operation.STATUS: "ReflectStatus",
+    Operation.HEALTH: "InterpretHealth",
 }
 _LEAST, _MOST = -(2**31), 2**31 - 1
 _OPTIONAL: Final = ("applied", "appliedMessage", "health")
@@ -63,36 +53,40 @@ def item_arguments(items: Sequence[Manifest] | None) -> list[Manifest] | None:
     ]
 
 
-def arguments_of(operation: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+def arguments_of(operation: Operation, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """The arguments of the script's function."""
-    if operation == AGGREGATE_STATUS:
+    if operation == Operation.AGGREGATE:
         return (arguments[0], item_arguments(arguments[1]))
     return tuple(arguments)
 
 
-def result_of(operation: str, first: LuaValue, second: LuaValue, arguments: Sequence[Any]) -> Any:
+def result_of(operation: Operation, first: LuaValue, second: LuaValue, arguments: Sequence[Any]) -> Any:
     """The result of an operation; raises InterpretError where the script returned something else than it must.
 
     GetReplicas gives `{"replicas", "requirements"}`; dependencies are those of this script alone.
     """
-    if operation == INTERPRET_REPLICA:
-        return {"replicas": _replicas(first), "requirements": _requirements(second)}
-    if operation == INTERPRET_HEALTH:
-        if first.kind != "boolean":
-            raise _wrong(operation, first, "a boolean")
-        return bool(first.scalar)
-    if operation == INTERPRET_COMPONENT:
-        return None if first.kind == "nil" else components_of(_table(operation, first, ()))
-    if operation == INTERPRET_DEPENDENCY:
-        return dependencies_of([_table(operation, first, ())])
-    if operation == INTERPRET_STATUS:
-        status = _table(operation, first, ())
-        return {} if status == [] else status
-    return _object(operation, first, arguments)
+    match operation:
+        case Operation.REPLICA:
+            return {"replicas": _replicas(first), "requirements": _requirements(second)}
+        case Operation.HEALTH:
+            if first.kind != "boolean":
+                raise _wrong(operation, first, "a boolean")
+            return bool(first.scalar)
+        case Operation.COMPONENT:
+            return None if first.kind == "nil" else components_of(_table(operation, first, ()))
+        case Operation.DEPENDENCY:
+            return dependencies_of([_table(operation, first, ())])
+        case Operation.STATUS:
+            status = _table(operation, first, ())
+            return {} if status == [] else status
+        case Operation.REVISE | Operation.RETAIN | Operation.AGGREGATE:
+            return _object(operation, first, arguments)
+        case _:
+            assert_never(operation)
 
 
-def _object(operation: str, value: LuaValue, arguments: Sequence[Any]) -> Manifest:
-    witnesses = {REVISE_REPLICA: arguments[:1], RETAIN: arguments}.get(operation, ())
+def _object(operation: Operation, value: LuaValue, arguments: Sequence[Any]) -> Manifest:
+    witnesses = {Operation.REVISE: arguments[:1], Operation.RETAIN: arguments}.get(operation, ())
     found = _table(operation, value, witnesses)
     if type(found) is not dict:
         raise InterpretError(f"{FUNCTIONS[operation]} returned a list, expected the whole object")
@@ -101,7 +95,7 @@ def _object(operation: str, value: LuaValue, arguments: Sequence[Any]) -> Manife
     return found
 
 
-def _table(operation: str, value: LuaValue, witnesses: Sequence[Any]) -> Any:
+def _table(operation: Operation, value: LuaValue, witnesses: Sequence[Any]) -> Any:
     if value.kind == "unfit":
         raise InterpretError(f"{FUNCTIONS[operation]} returned what is no JSON: {value.json.decode(errors='replace')}")
     if value.kind != "table":
@@ -112,7 +106,7 @@ def _table(operation: str, value: LuaValue, witnesses: Sequence[Any]) -> Any:
 
 def _replicas(value: LuaValue) -> int:
     if value.kind != "number" or value.scalar is None:
-        raise _wrong(INTERPRET_REPLICA, value, "a number")
+        raise _wrong(Operation.REPLICA, value, "a number")
     number = value.scalar
     # What a 32-bit conversion makes of numbers it cannot hold.
     if math.isnan(number) or not _LEAST - 1 < number < _MOST + 1:
@@ -123,9 +117,9 @@ def _replicas(value: LuaValue) -> int:
 def _requirements(value: LuaValue) -> dict[str, Any] | None:
     if value.kind == "nil":
         return None
-    found = _table(INTERPRET_REPLICA, value, ())
+    found = _table(Operation.REPLICA, value, ())
     return requirements_of({} if found == [] else found)
 
 
-def _wrong(operation: str, value: LuaValue, wanted: str) -> InterpretError:
+def _wrong(operation: Operation, value: LuaValue, wanted: str) -> InterpretError:
     return InterpretError(f"{FUNCTIONS[operation]} returned a {value.kind}, expected {wanted}")

@@ -6,25 +6,13 @@ Results have the form of those of scripts, so that callers need not know which l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, assert_never
 
 import msgspec
 from msgspec import Meta, Struct
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import (
-    AGGREGATE_STATUS,
-    INTERPRET_COMPONENT,
-    INTERPRET_DEPENDENCY,
-    INTERPRET_HEALTH,
-    INTERPRET_REPLICA,
-    INTERPRET_STATUS,
-    RETAIN,
-    REVISE_REPLICA,
-    InterpretError,
-    InterpretLater,
-    describe,
-)
+from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater, Operation, describe
 from services._rules.interpreter.scripts.result_types import components_of, dependencies_of, requirements_of
 from services._rules.interpreter.scripts.script_calls import item_arguments
 from services._rules.interpreter.webhooks.webhook_index import CONTEXT_VERSION, Webhook
@@ -32,7 +20,6 @@ from services._rules.kubernetes.patch.json_patch import PatchError, json_patch
 
 _API_VERSION: Final = f"config.karmada.io/{CONTEXT_VERSION}"
 _KIND: Final = "ResourceInterpreterContext"
-_PATCHED: Final = (REVISE_REPLICA, RETAIN, AGGREGATE_STATUS)
 _LONGEST_TEXT: Final = 300
 _Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 
@@ -65,7 +52,7 @@ class _Context(Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Context)
 
 
-def request_body(webhook: Webhook, uid: str, operation: str, arguments: Sequence[Any]) -> bytes:
+def request_body(webhook: Webhook, uid: str, operation: Operation, arguments: Sequence[Any]) -> bytes:
     """What to post; raises InterpretLater where the webhook does not understand it."""
     if CONTEXT_VERSION not in webhook.versions:
         raise webhook.wrong(f"must include {CONTEXT_VERSION}, the version that is spoken", "interpreterContextVersions")
@@ -78,13 +65,13 @@ def request_body(webhook: Webhook, uid: str, operation: str, arguments: Sequence
         "name": metadata.get("name") or "",
         "operation": operation,
         "object": obj,
-        "replicas": arguments[1] if operation == REVISE_REPLICA else 0,
+        "replicas": arguments[1] if operation == Operation.REVISE else 0,
     }
     if metadata.get("namespace"):
         request["namespace"] = metadata["namespace"]
-    if operation == RETAIN:
+    if operation == Operation.RETAIN:
         request["observedObject"] = arguments[1]
-    elif operation == AGGREGATE_STATUS:
+    elif operation == Operation.AGGREGATE:
         request["aggregatedStatus"] = item_arguments(arguments[1]) or []
     return msgspec.json.encode({"apiVersion": _API_VERSION, "kind": _KIND, "request": request})
 
@@ -95,7 +82,7 @@ def refused(webhook: Webhook, status: int, answer: bytes) -> InterpretLater:
     return webhook.wrong(f"answered HTTP {status}{f': {text}' if text else ''}; expected 200 and a {_KIND}")
 
 
-def result_of(webhook: Webhook, uid: str, operation: str, arguments: Sequence[Any], answer: bytes) -> Any:
+def result_of(webhook: Webhook, uid: str, operation: Operation, arguments: Sequence[Any], answer: bytes) -> Any:
     """The result of an operation; raises InterpretLater where the answer does not hold what it must."""
     try:
         context = _decoder.decode(answer)
@@ -120,26 +107,29 @@ def result_of(webhook: Webhook, uid: str, operation: str, arguments: Sequence[An
         raise webhook.wrong(problem.what, f"response.{problem.field}" if problem.field else "") from None
 
 
-def _result(operation: str, obj: Manifest, response: _Response) -> Any:
-    if operation in _PATCHED:
-        return _patched(obj, response)
-    if operation == INTERPRET_REPLICA:
-        requirements = response.replica_requirements
-        return {
-            "replicas": _given(response.replicas, "replicas", operation),
-            "requirements": None if requirements is None else requirements_of(requirements),
-        }
-    if operation == INTERPRET_COMPONENT:
-        return None if response.components is None else components_of(response.components)
-    if operation == INTERPRET_DEPENDENCY:
-        return dependencies_of([[] if response.dependencies is None else response.dependencies])
-    if operation == INTERPRET_STATUS:
-        return _given(response.raw_status, "rawStatus", operation)
-    assert operation == INTERPRET_HEALTH
-    return _given(response.healthy, "healthy", operation)
+def _result(operation: Operation, obj: Manifest, response: _Response) -> Any:
+    match operation:
+        case Operation.REVISE | Operation.RETAIN | Operation.AGGREGATE:
+            return _patched(obj, response)
+        case Operation.REPLICA:
+            requirements = response.replica_requirements
+            return {
+                "replicas": _given(response.replicas, "replicas", operation),
+                "requirements": None if requirements is None else requirements_of(requirements),
+            }
+        case Operation.COMPONENT:
+            return None if response.components is None else components_of(response.components)
+        case Operation.DEPENDENCY:
+            return dependencies_of([[] if response.dependencies is None else response.dependencies])
+        case Operation.STATUS:
+            return _given(response.raw_status, "rawStatus", operation)
+        case Operation.HEALTH:
+            return _given(response.healthy, "healthy", operation)
+        case _:
+            assert_never(operation)
 
 
-def _given(value: Any, field: str, operation: str) -> Any:
+def _given(value: Any, field: str, operation: Operation) -> Any:
     if value is None:
         raise InterpretError(f"is required for {operation}", field)
     return value

@@ -5,7 +5,6 @@ Webhooks are ordered by `<configuration>/<webhook>`; only the first with a match
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -13,7 +12,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct, ValidationError, convert
 
 from schemas.manifest import Manifest
-from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater
+from services._rules.interpreter.common.interpretation import InterpretError, InterpretLater, Operation
+from services._rules.kubernetes.validation.name_formats import label
 
 CONTEXT_VERSION: Final = "v1alpha1"
 PATIENCE: Final = 10.0
@@ -21,7 +21,6 @@ PATIENCE: Final = 10.0
 _SHORTEST, _LONGEST = 1.0, 30.0
 _REMEMBERED: Final = 4096
 _ANY: Final = "*"
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _Key: TypeAlias = tuple[str, str, str]
 
 
@@ -33,7 +32,7 @@ class Rule(Struct, frozen=True, rename="camel"):
     api_versions: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
-    def matches(self, group: str, version: str, kind: str, operation: str) -> bool:
+    def matches(self, group: str, version: str, kind: str, operation: Operation) -> bool:
         """Whether an operation on a kind is among those of the rule."""
         return (
             _among(operation, self.operations)
@@ -69,7 +68,7 @@ class ClientConfig(Struct, frozen=True, rename="camel"):
         """The URL to call; raises InterpretError where the configuration names none that may be called."""
         if self.service is not None:
             service = self.service
-            if not (_LABEL.fullmatch(service.name) and _LABEL.fullmatch(service.namespace)):
+            if label(service.name) or label(service.namespace):
                 raise InterpretError("name and namespace must be those of a Service", "clientConfig.service")
             return f"https://{service.host}:{service.port}/{service.path.lstrip('/')}"
         if not self.url:
@@ -119,7 +118,7 @@ class Webhooks:
         self._hooks: Final = tuple(sorted(found, key=lambda hook: hook.name))
         self._known: dict[_Key, Webhook | None] = {}
 
-    def find(self, api_version: str, kind: str, operation: str) -> Webhook | None:
+    def find(self, api_version: str, kind: str, operation: Operation) -> Webhook | None:
         """The webhook to call for an operation on a kind."""
         if not self._hooks:
             return None

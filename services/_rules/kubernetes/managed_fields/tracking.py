@@ -5,7 +5,7 @@ identified by name and API version, those of applies by name. An object without 
 first apply, whose predecessors then count as one manager, `before-first-apply`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from schemas.manifest import Manifest
@@ -19,8 +19,8 @@ from services._rules.kubernetes.managed_fields.field_sets import (
     union,
     write_fields,
 )
-from services._rules.kubernetes.managed_fields.type_check import configuration_errors
 from services._rules.kubernetes.managed_fields.typed_values import IsAtomic, Schema, ShapeError, Types
+from services._rules.kubernetes.patch.go_text import go_format
 from services._rules.kubernetes.patch.json_patch import PatchError
 
 Entries = list[Manifest]
@@ -28,6 +28,7 @@ Entries = list[Manifest]
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 ANCIENT: Final = "ancient-changes"
 MOST_UPDATERS: Final = 10
+_FREE: Final = "x-kubernetes-preserve-unknown-fields"
 _SYSTEM: Final = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
     | {
@@ -192,7 +193,7 @@ class FieldOwnership:
                 f"failed to merge config: expected objects of the same type, but got {{{kind} {{<nil> <nil> <nil>}}}} "
                 f"and {{{config['kind']} {{<nil> <nil> <nil>}}}}"
             )
-        errors = configuration_errors(self._schema, config)
+        errors = list(_misfits(self._schema, config, "")) if self._schema else []
         if errors:
             text = errors[0] if len(errors) == 1 else "errors:\n  " + "\n  ".join(errors)
             raise PatchError(f"failed to create typed patch object: {text}")
@@ -308,3 +309,43 @@ def _cap(managers: _Managers) -> None:
 def _oldest(updaters: Iterable[tuple[Id, _Owned]], many: int) -> list[tuple[Id, _Owned]]:
     # One more than too many: what they are folded into is a manager as well.
     return [item for item in updaters if item[0].manager != ANCIENT][: many + 1]
+
+
+def _misfits(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    """Yield what does not fit, in the words of an API server's typed converter; a field of no schema does not fit."""
+    if value is None:
+        return
+    kind = schema.get("type", "object" if "properties" in schema else "")
+    if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "quantity":
+        kind = ""
+    match kind:
+        case "object":
+            yield from _object(schema, value, path)
+        case "array":
+            if not isinstance(value, list):
+                yield f"{path}: expected list, got &{{{go_format(value)}}}"
+            elif isinstance(schema.get("items"), dict):
+                for index, item in enumerate(value):
+                    yield from _misfits(schema["items"], item, f"{path}[{index}]")
+        case "string" if not isinstance(value, str):
+            yield f"{path}: expected string, got &{{{go_format(value)}}}"
+        case "boolean" if not isinstance(value, bool):
+            yield f"{path}: expected boolean, got &{{{go_format(value)}}}"
+        case "integer" | "number" if not isinstance(value, int | float) or isinstance(value, bool):
+            yield f"{path}: expected numeric (int or float), got *value.valueUnstructured"
+
+
+def _object(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{path}: expected map, got &{{{go_format(value)}}}"
+        return
+    fields, more = schema.get("properties"), schema.get("additionalProperties")
+    for name, item in value.items():
+        here = f"{path}.{name}"
+        field = (fields or {}).get(name)
+        if field is not None:
+            yield from _misfits(field, item, here)
+        elif isinstance(more, dict):
+            yield from _misfits(more, item, here)
+        elif fields is not None and not schema.get(_FREE):
+            yield f"{here}: field not declared in schema"

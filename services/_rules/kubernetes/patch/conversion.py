@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from services._rules.kubernetes.patch.go_text import go_format
+from services._rules.kubernetes.patch.go_text import go_format, go_kind
 from services._rules.kubernetes.patch.json_patch import PatchError
-from services._rules.kubernetes.patch.list_order import go_kind
 
 Schema = dict[str, Any]
 Resolve = Callable[[Schema], Schema]

@@ -43,6 +43,25 @@ def go_syntax(value: Any) -> str:
             return str(value)
 
 
+def go_kind(value: Any) -> str:
+    """Return the name of a decoded JSON value's kind in Go."""
+    match value:
+        case None:
+            return "invalid"
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int():
+            return "int64"
+        case float():
+            return "float64"
+        case list():
+            return "slice"
+        case _:
+            return "map"
+
+
 def go_float(value: float) -> str:
     """Return a float as Go's %v prints it: the shortest digits, an exponent below 1e-4 and from 1e21 on."""
     if value == 0:

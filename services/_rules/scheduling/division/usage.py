@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.pod_resources import add_to
 from services._rules.kubernetes.quantity import Quantity
 
 
@@ -28,9 +29,8 @@ def resource_usage(spec: Mapping[str, Any]) -> dict[str, Quantity]:
 def _add_requests(total: dict[str, Quantity], requirements: Mapping[str, Any] | None, factor: int) -> None:
     if factor == 0 or not requirements:
         return
-    for name, text in (requirements.get("resourceRequest") or {}).items():
-        amount = quantity.parse(text).mul(factor)
-        total[name] = total[name].add(amount) if name in total else amount
+    requests = requirements.get("resourceRequest") or {}
+    add_to(total, {name: quantity.parse(text) * factor for name, text in requests.items()})
 
 
 def replicas_changed(

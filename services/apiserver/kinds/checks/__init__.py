@@ -1,1 +1,1 @@
-"""Validation shared by many kinds: metadata, pods, containers, volumes, formats."""
+"""Rules that many kinds share: pods, containers, volumes, affinities, metrics, schedules, status."""

@@ -3,168 +3,160 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation import object_metadata as meta
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from services.apiserver.kinds.checks import affinities as affinity_checks
 from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import object_metadata as meta
 from services.apiserver.kinds.checks import security_contexts as security_checks
 from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, not_supported, required
+from services.apiserver.kinds.checks.status_fields import parsed
+from services.apiserver.kinds.rules import (
+    Check,
+    apply,
+    choice,
+    each,
+    every,
+    formed,
+    inside,
+    needed,
+    number,
+    refused,
+    text,
+    valid,
+)
 
-RESTART_POLICIES = ("Always", "OnFailure", "Never")
-DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1
 _NAMESERVERS, _SEARCHES, _SEARCH_LENGTH = 3, 32, 2048
 
 
-def pod(obj: Manifest) -> list[FieldError]:
-    """Return what is wrong with a pod outside its metadata."""
-    found = spec(obj.get("spec") or {}, "spec")
-    if obj.get("spec", {}).get("ephemeralContainers"):
-        found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
-    return found
+def _containers(value: Manifest, field: str) -> Errors:
+    known = frozenset(item.get("name", "") for item in value.get("volumes") or ())
+    items, first = value.get("containers") or [], value.get("initContainers") or []
+    yield from container_checks.containers(items, known, f"{field}.containers")
+    yield from container_checks.init_containers(first, items, known, f"{field}.initContainers")
 
 
-def template(value: Manifest, field: str) -> list[FieldError]:
-    """Return what is wrong with a pod template."""
-    metadata = value.get("metadata") or {}
-    found = meta.labels(metadata.get("labels") or {}, f"{field}.labels")
-    found += meta.annotations(metadata.get("annotations") or {}, f"{field}.annotations")
-    body = value.get("spec") or {}
-    found += spec(body, f"{field}.spec")
-    if body.get("ephemeralContainers"):
-        found.append(forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
-    return found
+def _search(value: str, field: str) -> list[FieldError]:
+    return formed(names.subdomain)(value.removesuffix("."), field)
 
 
-def spec(value: Manifest, field: str) -> list[FieldError]:
-    """Return what is wrong with a pod spec."""
-    volumes = value.get("volumes") or []
-    known, found = volume_checks.volumes(volumes, f"{field}.volumes", has_account=bool(value.get("serviceAccountName")))
-    containers = value.get("containers") or []
-    found += container_checks.containers(containers, known, f"{field}.containers")
-    found += container_checks.init_containers(
-        value.get("initContainers") or [], containers, known, f"{field}.initContainers"
-    )
-    found += _policies(value, field)
-    found += meta.labels(value.get("nodeSelector") or {}, f"{field}.nodeSelector")
-    found += security_checks.pod(value, field)
-    for index, item in enumerate(value.get("imagePullSecrets") or []):
-        if not item.get("name"):
-            found.append(required(f"{field}.imagePullSecrets[{index}].name"))
-    found += affinity_checks.affinity(value.get("affinity") or {}, f"{field}.affinity")
-    found += _dns_config(value, field)
-    for index, gate in enumerate(value.get("readinessGates") or []):
-        kind = gate.get("conditionType", "")
-        found += [
-            invalid(f"{field}.readinessGates[{index}].conditionType", kind, text) for text in names.qualified(kind)
-        ]
-    found += affinity_checks.spread(value.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")
-    found += _names(value, field)
-    deadline = value.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= MAX_DEADLINE:
-        found.append(
-            invalid(f"{field}.activeDeadlineSeconds", deadline, f"must be between 1 and {MAX_DEADLINE}, inclusive")
-        )
-    for name in ("hostname", "subdomain"):
-        if text := value.get(name):
-            found += [invalid(f"{field}.{name}", text, message) for message in names.label(text)]
-    found += tolerations(value.get("tolerations") or [], f"{field}.tolerations")
-    found += _host_aliases(value.get("hostAliases") or [], f"{field}.hostAliases")
-    for name in ("priorityClassName", "runtimeClassName"):
-        if text := value.get(name):
-            found += [invalid(f"{field}.{name}", text, message) for message in names.subdomain(text)]
-    if value.get("preemptionPolicy", "Never") not in ("PreemptLowerPriority", "Never"):
-        supported = ("PreemptLowerPriority", "Never")
-        found.append(not_supported(f"{field}.preemptionPolicy", value["preemptionPolicy"], supported))
-    found += container_checks.amounts(value.get("overhead") or {}, f"{field}.overhead")
-    return found
+_address = valid(parsed, "must be valid IP address")
+_DNS = inside(
+    "dnsConfig",
+    refused(
+        "nameservers",
+        f"must not have more than {_NAMESERVERS} nameservers",
+        lambda config: len(config.get("nameservers") or ()) > _NAMESERVERS,
+    ),
+    each("nameservers", _address),
+    refused(
+        "searches",
+        f"must not have more than {_SEARCHES} search paths",
+        lambda config: len(config.get("searches") or ()) > _SEARCHES,
+    ),
+    refused(
+        "searches",
+        f"must not have more than {_SEARCH_LENGTH} characters (including spaces) in the search list",
+        lambda config: len(" ".join(config.get("searches") or ())) > _SEARCH_LENGTH,
+    ),
+    each("searches", _search),
+    each("options", lambda option, field: [] if option.get("name") else [required(field, "must not be empty")]),
+)
 
 
-def _policies(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    for name, supported in (("restartPolicy", RESTART_POLICIES), ("dnsPolicy", DNS_POLICIES)):
-        chosen = value.get(name, "")
-        if not chosen:
-            found.append(required(f"{field}.{name}"))
-        elif chosen not in supported:
-            found.append(not_supported(f"{field}.{name}", chosen, supported))
-    return found
-
-
-def _dns_config(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _own_servers(value: Manifest, field: str) -> list[FieldError]:
     config = value.get("dnsConfig")
-    if value.get("dnsPolicy") == "None" and not (config or {}).get("nameservers"):
-        text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        found.append(required(f"{field}.dnsConfig" if config is None else f"{field}.dnsConfig.nameservers", text))
-    servers, searches = (config or {}).get("nameservers") or [], (config or {}).get("searches") or []
-    if len(servers) > _NAMESERVERS:
-        text = f"must not have more than {_NAMESERVERS} nameservers"
-        found.append(invalid(f"{field}.dnsConfig.nameservers", servers, text))
-    for index, server in enumerate(servers):
-        if not volume_checks.is_address(server):
-            found.append(invalid(f"{field}.dnsConfig.nameservers[{index}]", server, "must be valid IP address"))
-    if len(searches) > _SEARCHES:
-        text = f"must not have more than {_SEARCHES} search paths"
-        found.append(invalid(f"{field}.dnsConfig.searches", searches, text))
-    if len(" ".join(searches)) > _SEARCH_LENGTH:
-        text = f"must not have more than {_SEARCH_LENGTH} characters (including spaces) in the search list"
-        found.append(invalid(f"{field}.dnsConfig.searches", searches, text))
-    for index, search in enumerate(searches):
-        place, domain = f"{field}.dnsConfig.searches[{index}]", search.removesuffix(".")
-        found += [invalid(place, domain, text) for text in names.subdomain(domain)]
-    for index, option in enumerate((config or {}).get("options") or []):
-        if not option.get("name"):
-            found.append(required(f"{field}.dnsConfig.options[{index}]", "must not be empty"))
-    return found
+    if value.get("dnsPolicy") != "None" or (config or {}).get("nameservers"):
+        return []
+    place = f"{field}.dnsConfig" if config is None else f"{field}.dnsConfig.nameservers"
+    return [required(place, "must provide at least one DNS nameserver when `dnsPolicy` is None")]
 
 
-def _names(value: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    for name in ("serviceAccountName", "nodeName"):
-        if text := value.get(name):
-            found += [invalid(f"{field}.{name}", text, message) for message in names.subdomain(text)]
-    return found
+def _toleration(item: Manifest, field: str) -> Errors:
+    key, operator, effect = item.get("key", ""), item.get("operator", ""), item.get("effect", "")
+    if key:
+        yield from [invalid(f"{field}.key", key, message) for message in names.qualified(key)]
+    elif operator != "Exists":
+        message = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{field}.operator", operator, message)
+    if item.get("tolerationSeconds") is not None and effect != "NoExecute":
+        message = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid(f"{field}.effect", effect, message)
+    value = item.get("value", "")
+    if operator in ("Equal", ""):
+        if texts := names.label_value(value):
+            yield invalid(f"{field}.operator", value, ";".join(texts))
+    elif operator == "Exists":
+        if value:
+            yield invalid(f"{field}.operator", item, "value must be empty when `operator` is 'Exists'")
+    else:
+        yield not_supported(f"{field}.operator", operator, ("Equal", "Exists"))
 
 
-def tolerations(items: list[Manifest], field: str) -> list[FieldError]:
-    """Return what is wrong with a list of tolerations."""
-    found: list[FieldError] = []
-    for index, item in enumerate(items):
-        place = f"{field}[{index}]"
-        key, operator, effect = item.get("key", ""), item.get("operator", ""), item.get("effect", "")
-        if key:
-            found += [invalid(f"{place}.key", key, text) for text in names.qualified(key)]
-        elif operator != "Exists":
-            text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            found.append(invalid(f"{place}.operator", operator, text))
-        if item.get("tolerationSeconds") is not None and effect != "NoExecute":
-            found.append(
-                invalid(f"{place}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
-            )
-        value = item.get("value", "")
-        if operator in ("Equal", ""):
-            if texts := names.label_value(value):
-                found.append(invalid(f"{place}.operator", value, ";".join(texts)))
-        elif operator == "Exists":
-            if value:
-                found.append(invalid(f"{place}.operator", item, "value must be empty when `operator` is 'Exists'"))
-        else:
-            found.append(not_supported(f"{place}.operator", operator, ("Equal", "Exists")))
-        if effect and effect not in EFFECTS:
-            found.append(not_supported(f"{place}.effect", effect, EFFECTS))
-    return found
+TOLERATIONS = each("tolerations", _toleration, choice("effect", EFFECTS))
+_ALIASES = (inside("ip", _address, absent=""), every("hostnames", formed(names.subdomain)))
 
 
-def _host_aliases(items: list[Manifest], field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    for index, item in enumerate(items):
-        address = item.get("ip", "")
-        if not volume_checks.is_address(address):
-            found.append(invalid(f"{field}.ip", address, "must be valid IP address"))
-        for name in item.get("hostnames") or []:
-            found += [invalid(f"{field}.hostnames", name, text) for text in names.subdomain(name)]
-        del index
-    return found
+def _host_aliases(value: Manifest, field: str) -> list[FieldError]:
+    # The errors name the list, not the alias.
+    return [error for item in value.get("hostAliases") or () for error in apply(_ALIASES, item, f"{field}.hostAliases")]
+
+
+SPEC = (
+    volume_checks.volumes,
+    _containers,
+    choice("restartPolicy", ("Always", "OnFailure", "Never"), need=""),
+    choice("dnsPolicy", ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"), need=""),
+    inside("nodeSelector", meta.labels),
+    security_checks.pod,
+    each("imagePullSecrets", needed("name")),
+    inside("affinity", *affinity_checks.AFFINITY),
+    _own_servers,
+    _DNS,
+    each("readinessGates", text("conditionType", names.qualified, blank=True)),
+    each("topologySpreadConstraints", *affinity_checks.SPREAD),
+    text("serviceAccountName", names.subdomain),
+    text("nodeName", names.subdomain),
+    number("activeDeadlineSeconds", 1, MAX_DEADLINE),
+    text("hostname", names.label),
+    text("subdomain", names.label),
+    TOLERATIONS,
+    _host_aliases,
+    text("priorityClassName", names.subdomain),
+    text("runtimeClassName", names.subdomain),
+    choice("preemptionPolicy", ("PreemptLowerPriority", "Never")),
+    inside("overhead", container_checks.amounts),
+)
+
+
+def _no_ephemeral(detail: str) -> Check:
+    """A pod spec without ephemeral containers; `detail` is the text of the error."""
+
+    def check(value: Manifest, field: str) -> list[FieldError]:
+        return [forbidden(f"{field}.ephemeralContainers", detail)] if value.get("ephemeralContainers") else []
+
+    return check
+
+
+POD = (inside("spec", *SPEC, _no_ephemeral("cannot be set on create"), absent={}),)
+_TEMPLATE_METADATA = (inside("labels", meta.labels), inside("annotations", meta.annotations))
+
+
+def template_metadata(value: Manifest, field: str) -> list[FieldError]:
+    """Return what is wrong with labels and annotations of a pod template, whose errors leave out `metadata`."""
+    return apply(_TEMPLATE_METADATA, value.get("metadata") or {}, field)
+
+
+TEMPLATE = (
+    template_metadata,
+    inside("spec", *SPEC, _no_ephemeral("ephemeral containers not allowed in pod template"), absent={}),
+)

@@ -10,14 +10,14 @@ import base64
 import binascii
 import datetime
 import functools
-import gzip
-import importlib.resources
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from services.apiserver.kinds.checks import quantities as quantity
+from schemas.api.field_types import kubernetes_types
+from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Schema = dict[str, Any]
 Object = dict[str, Any]
@@ -36,7 +36,7 @@ class ShapeError(ValueError):
 
 
 class Field:
-    """One field: its type code (see `fields.json.gz`), and when it is written although it is empty."""
+    """One field: its type code (see `kubernetes_types`), and when it is written although it is empty."""
 
     __slots__ = ("code", "element", "go_name", "keep", "marks", "name", "pointer", "ref", "required")
 
@@ -65,24 +65,20 @@ class Definition:
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    data = importlib.resources.files(__package__).joinpath("fields.json.gz").read_bytes()
-    table: dict[str, dict[str, Any]] = msgspec.json.decode(gzip.decompress(data))
-    return table
-
-
-@functools.cache
 def definition(name: str) -> Definition:
     """Return the definition of that OpenAPI name; one that is not in the table has no fields."""
-    return Definition(name, _table().get(name, {"f": []}))
+    raw = kubernetes_types().get(name)
+    return Definition(name, msgspec.json.decode(raw) if raw else {"f": []})
 
 
 def is_known(name: str) -> bool:
     """Return whether the table has fields for that OpenAPI name."""
-    return name in _table()
+    return name in kubernetes_types()
 
 
 # Reading a body.
+
+Read = Callable[[Field, Any, list[str]], Any]
 
 
 def normalise(name: str, obj: Any, path: list[str] | None = None) -> None:
@@ -127,16 +123,18 @@ def _zero(field: Field) -> Any:
     return {"s": "", "i": 0, "l": 0, "d": 0, "b": False, "q": "0", "x": 0}.get(field.code)
 
 
-def _string(_: Field, value: Any, path: list[str]) -> str:
-    if type(value) is not str:
-        raise ShapeError(path, "a string", value)
-    return value
+def _scalar(wanted: str, *types: type) -> Read:
+    """Return what reads a value that is canonical as it is, of one of the types."""
+
+    def read(_: Field, value: Any, path: list[str]) -> Any:
+        if type(value) not in types:
+            raise ShapeError(path, wanted, value)
+        return value
+
+    return read
 
 
-def _bool(_: Field, value: Any, path: list[str]) -> bool:
-    if type(value) is not bool:
-        raise ShapeError(path, "true or false", value)
-    return value
+_text_of_time = _scalar("a time", str)
 
 
 def _int(field: Field, value: Any, path: list[str]) -> int:
@@ -152,15 +150,8 @@ def _int(field: Field, value: Any, path: list[str]) -> int:
     return value
 
 
-def _float(_: Field, value: Any, path: list[str]) -> Any:
-    if type(value) not in (int, float):
-        raise ShapeError(path, "a number", value)
-    return value
-
-
-def _time(_: Field, value: Any, path: list[str]) -> str:
-    if type(value) is not str:
-        raise ShapeError(path, "a time", value)
+def _time(field: Field, value: Any, path: list[str]) -> Any:
+    _text_of_time(field, value, path)
     if len(value) == 20 and value[-1] == "Z":
         _instant(value, path)
         return value
@@ -177,46 +168,50 @@ def _instant(value: str, path: list[str]) -> datetime.datetime:
     return found.astimezone(datetime.UTC)
 
 
-def _micro_time(_: Field, value: Any, path: list[str]) -> str:
-    if type(value) is not str:
-        raise ShapeError(path, "a time", value)
+def _micro_time(field: Field, value: Any, path: list[str]) -> str:
+    _text_of_time(field, value, path)
     if len(value) < 27 or value[19] != "." or not value[20:26].isdigit():
         raise ShapeError(path, "a time such as 2006-01-02T15:04:05.000000Z", value)
     return _instant(value, path).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _bytes(_: Field, value: Any, path: list[str]) -> str:
-    if type(value) is not str:
-        raise ShapeError(path, "a base64 string", value)
-    try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        stripped = value.replace("\n", "").replace("\r", "")
+_text_of_bytes = _scalar("a base64 string", str)
+
+
+def _bytes(field: Field, value: Any, path: list[str]) -> str:
+    _text_of_bytes(field, value, path)
+    for text in (value, value.replace("\n", "").replace("\r", "")):
         try:
-            base64.b64decode(stripped, validate=True)
+            base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise ShapeError(path, "a base64 string", value) from None
-        return stripped
-    return value
+            continue
+        return text  # type: ignore[no-any-return]
+    raise ShapeError(path, "a base64 string", value)
 
 
 def _quantity(_: Field, value: Any, path: list[str]) -> str:
     if type(value) not in (str, int, float):
         raise ShapeError(path, "a quantity", value)
     try:
-        return quantity.canonical(value if type(value) is str else str(value))
+        return canonical_quantity(str(value))
     except ValueError as error:
         raise ShapeError(path, "a quantity", value, str(error)) from None
 
 
-def _int_or_string(_: Field, value: Any, path: list[str]) -> int | str:
-    if type(value) not in (str, int):
-        raise ShapeError(path, "a whole number or a string", value)
-    return value  # type: ignore[no-any-return]
+_LOOSE_QUANTITY = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
 
 
-def _any(_: Field, value: Any, path: list[str]) -> Any:  # noqa: ARG001
-    return value
+@functools.lru_cache(maxsize=4096)
+def canonical_quantity(text: str) -> str:
+    """Return the canonical spelling: no fraction digits, the largest suffix of its own family; raises ValueError."""
+    text = text.strip()
+    if not (_LOOSE_QUANTITY.match(text) and re.search("[0-9]", text)):
+        raise ValueError(f"quantities must match the regular expression '{_LOOSE_QUANTITY.pattern}'")
+    try:
+        found = parse(text)
+    except QuantityError:
+        raise ValueError("unable to parse quantity's suffix") from None
+    return str(Quantity(found.nano, found.format))
 
 
 def _object(field: Field, value: Any, path: list[str]) -> Any:
@@ -260,18 +255,18 @@ def _map(field: Field, value: Any, path: list[str]) -> Any:
     return value
 
 
-_READ: dict[str, Callable[[Field, Any, list[str]], Any]] = {
-    "s": _string,
-    "b": _bool,
+_READ: dict[str, Read] = {
+    "s": _scalar("a string", str),
+    "b": _scalar("true or false", bool),
     "i": _int,
     "l": _int,
-    "d": _float,
+    "d": _scalar("a number", int, float),
     "t": _time,
     "m": _micro_time,
     "y": _bytes,
     "q": _quantity,
-    "x": _int_or_string,
-    "o": _any,
+    "x": _scalar("a whole number or a string", str, int),
+    "o": lambda _field, value, _path: value,
     "@": _object,
     "[": _list,
     "{": _map,
@@ -289,23 +284,29 @@ def read_scalar(field: Field, value: Any) -> Any:
 def unknown_fields(name: str, obj: Any) -> list[str]:
     """Return the paths of the fields of an object that its definition does not know, in document order."""
     found: list[str] = []
-    _unknown(Field("", "@" + name), obj, [], found)
+    _walk(Field("", "@" + name), obj, [], lambda path, _: found.append(_join(path)))
     return found
 
 
-def _unknown(field: Field, value: Any, path: list[str], found: list[str]) -> None:
+def drop_unknown(name: str, obj: Any) -> None:
+    """Remove the fields that a definition does not know, in place; values of a wrong type are left alone."""
+    _walk(Field("", "@" + name), obj, [], lambda path, holder: holder.pop(path[-1]))
+
+
+def _walk(field: Field, value: Any, path: list[str], found: Callable[[list[str], Object], Any]) -> None:
+    """Hand over each field that the definitions do not know: its path, and the object that has it."""
     if field.code == "@" and type(value) is dict:
         fields = definition(field.ref).fields
-        for key, item in value.items():
+        for key in list(value):
             inner = fields.get(key)
             if inner is None:
-                found.append(_join([*path, key]))
-            else:
-                _unknown(inner, item, [*path, key], found)
+                found([*path, key], value)
+            elif inner.code in "@[{":
+                _walk(inner, value[key], [*path, key], found)
     elif field.element is not None and field.element.code in "@[{":
         items = enumerate(value) if type(value) is list else value.items() if type(value) is dict else ()
         for key, item in items:
-            _unknown(field.element, item, [*path, key if isinstance(key, str) else f"[{key}]"], found)
+            _walk(field.element, item, [*path, key if isinstance(key, str) else f"[{key}]"], found)
 
 
 def _join(path: list[str]) -> str:
@@ -359,22 +360,3 @@ def empty(name: str, field: str) -> Any:
     """Return what a field holds when a body does not have it; None when it is left out."""
     found = definition(name).fields.get(field)
     return None if found is None or found not in definition(name).always else _zero(found)
-
-
-def drop_unknown(name: str, obj: Any) -> None:
-    """Remove the fields that a definition does not know, in place; values of a wrong type are left alone."""
-    _drop(Field("", "@" + name), obj)
-
-
-def _drop(field: Field, value: Any) -> None:
-    if field.code == "@" and type(value) is dict:
-        fields = definition(field.ref).fields
-        for key in list(value):
-            inner = fields.get(key)
-            if inner is None:
-                del value[key]
-            elif inner.code in "@[{":
-                _drop(inner, value[key])
-    elif field.element is not None and field.element.code in "@[{":
-        for item in value if type(value) is list else value.values() if type(value) is dict else ():
-            _drop(field.element, item)

@@ -7,14 +7,32 @@ an error is pending, so it loses its way in the next value that is no string, an
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from services.apiserver.kinds.decoding import field_tables as schemas
-from services.apiserver.kinds.decoding.value_errors import base64_problem, time_problem
 
 _SPACE = b" \n\t\r"
+_ALPHABET = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+# Element of the layout -> what it matches.
+_TIME = (
+    ("2006", "[0-9]{4}"),
+    ("-", "-"),
+    ("01", "0[1-9]|1[0-2]"),
+    ("-", "-"),
+    ("02", "0[1-9]|[12][0-9]|3[01]"),
+    ("T", "T"),
+    ("15", "[01][0-9]|2[0-3]"),
+    (":", ":"),
+    ("04", "[0-5][0-9]"),
+    (":", ":"),
+    ("05", "[0-5][0-9]"),
+)
+_ZONE = ("Z07:00", r"Z|[+-][0-9]{2}:[0-9]{2}")
+_FRACTION = (".000000", r"\.[0-9]{6}")
 _GO_SCALARS = {"s": "string", "b": "bool", "i": "int32", "l": "int64", "d": "float64", "y": "[]uint8"}
 
 
@@ -93,7 +111,7 @@ class _Reader:
                 self.report("base64Codec", "invalid input")
                 return
             self.head -= 1
-            if text := base64_problem(self.string()):
+            if text := _base64_problem(self.string()):
                 self.report("decode base64", text)
         elif field.code == "b":
             found = self.next()
@@ -127,7 +145,7 @@ class _Reader:
         self.skip()
         value = msgspec.json.decode(self.raw[start : self.head])
         if field.code in "tm":
-            text = time_problem(value, micro=field.code == "m")
+            text = _time_problem(value, micro=field.code == "m")
         else:
             text = ""
             try:
@@ -171,78 +189,101 @@ class _Reader:
         while self.raw[self.head] not in b",}] \n\t\r":
             self.head += 1
 
-    def struct(self, field: schemas.Field) -> None:
+    def members(self, opening: str, closing: str, operation: str, one: Callable[[], None]) -> bool:
+        """Read a list or an object member by member; False when there are none, or something else stands here."""
         found = self.next()
         if found == ord("n"):
             self.head += 3
-            return
-        if found != ord("{"):
-            self.report("readObjectStart", f"expect {{ or n, but found {chr(found)}")
-            return
-        if self.next() == ord("}"):
-            return
+            return False
+        if found != ord(opening):
+            self.report(operation, f"expect {opening} or n, but found {chr(found)}")
+            return False
+        if self.next() == ord(closing):
+            return False
         self.head -= 1
-        shape = schemas.definition(field.ref)
         separator = ord(",")
         while separator == ord(","):
-            inner = shape.fields.get(self.string())
-            if self.next() != ord(":"):
-                self.report("ReadObject", "expect : after object field")
+            one()
+            separator = 0 if self.lost else self.next()
+        return True
+
+    def key(self, operation: str) -> str:
+        """Read the name of a member and the colon behind it."""
+        name = self.string()
+        if self.next() != ord(":"):
+            self.report(operation, "expect : after object field")
+        return name
+
+    def struct(self, field: schemas.Field) -> None:
+        fields = schemas.definition(field.ref).fields
+
+        def one() -> None:
+            inner = fields.get(self.key("ReadObject"))
             if inner is None:
                 self.skip()
-            else:
-                self.value(inner)
-                if self.error:
-                    self.error = f"{inner.go_name}: {self.error}"
-            separator = 0 if self.lost else self.next()
-        if self.error:
+                return
+            self.value(inner)
+            if self.error:
+                self.error = f"{inner.go_name}: {self.error}"
+
+        if self.members("{", "}", "readObjectStart", one) and self.error:
             self.error = f"{_type_name(field.ref)}.{self.error}"
 
     def list(self, field: schemas.Field) -> None:
         element = field.element
         assert element is not None
-        self._items(element)
+        self.members("[", "]", "decode slice", lambda: self.value(element))
         if self.error:
             inner = _type_name(element.ref) if element.ref else _GO_SCALARS.get(element.code, "interface {}")
             self.error = f"[]{inner}: {self.error}"
 
-    def _items(self, element: schemas.Field) -> None:
-        found = self.next()
-        if found == ord("n"):
-            self.head += 3
-            return
-        if found != ord("["):
-            self.report("decode slice", f"expect [ or n, but found {chr(found)}")
-            return
-        if self.next() == ord("]"):
-            return
-        self.head -= 1
-        separator = ord(",")
-        while separator == ord(","):
-            self.value(element)
-            separator = 0 if self.lost else self.next()
-
     def map(self, field: schemas.Field) -> None:
-        assert field.element is not None
-        found = self.next()
-        if found == ord("n"):
-            self.head += 3
-            return
-        if found != ord("{"):
-            self.report("ReadMapCB", f"expect {{ or n, but found {chr(found)}")
-            return
-        if self.next() == ord("}"):
-            return
-        self.head -= 1
-        separator = ord(",")
-        while separator == ord(","):
-            self.string()
-            if self.next() != ord(":"):
-                self.report("ReadMapCB", "expect : after object field")
-            self.value(field.element)
-            separator = 0 if self.lost else self.next()
+        element = field.element
+        assert element is not None
+
+        def one() -> None:
+            self.key("ReadMapCB")
+            self.value(element)
+
+        self.members("{", "}", "ReadMapCB", one)
 
 
 def _json_type(value: Any) -> str:
     names = {bool: "bool", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "number")
+
+
+def _base64_problem(text: str) -> str:
+    """Return what keeps the text from being padded base64; empty when nothing does."""
+    filled = 0
+    for index, char in enumerate(text):
+        if char in "\r\n":
+            continue
+        if char == "=":
+            rest = text[index:].replace("\r", "").replace("\n", "")
+            if filled < 2 or rest not in ("=" * (4 - filled),):
+                return f"illegal base64 data at input byte {index if filled < 2 else len(text)}"
+            return ""
+        if char not in _ALPHABET:
+            return f"illegal base64 data at input byte {index}"
+        filled = (filled + 1) % 4
+    return f"illegal base64 data at input byte {len(text) - filled}" if filled else ""
+
+
+def _time_problem(value: Any, *, micro: bool) -> str:
+    """Return what keeps the value from being an RFC 3339 time; `micro` demands six digits of a second."""
+    if not isinstance(value, str):
+        return f"json: cannot unmarshal {_json_type(value)} into Go value of type string"
+    elements = (*_TIME, _FRACTION, _ZONE) if micro else (*_TIME, _ZONE)
+    layout = "".join(name for name, _ in elements)
+    rest = value
+    for name, pattern in elements:
+        match = re.match(pattern, rest)
+        if match is None and name == "Z07:00" and (fraction := re.match(r"\.[0-9]+", rest)):
+            # A fraction of a second is taken although the layout has none.
+            rest = rest[fraction.end() :]
+            match = re.match(pattern, rest)
+        if match is None:
+            return f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{name}"'
+        rest = rest[match.end() :]
+    return f'parsing time "{value}": extra text: {rest}' if rest else ""

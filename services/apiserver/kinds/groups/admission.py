@@ -2,15 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.field_errors import FieldError, duplicate, invalid, not_supported, required
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.kind_model import Resource
+from services.apiserver.kinds.rules import (
+    Check,
+    Rules,
+    apply,
+    choice,
+    distinct,
+    each,
+    inside,
+    listed,
+    needed,
+    number,
+    refused,
+    text,
+    unique,
+)
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 SIDE_EFFECTS = {"v1": ("None", "NoneOnDryRun"), "v1beta1": ("None", "NoneOnDryRun", "Some", "Unknown")}
 REVIEW_VERSIONS = ("v1", "v1beta1")
+_ONE_VERSION = f"one of {', '.join(REVIEW_VERSIONS)}"
+_SERVICE_PORT = {"service?": {"port": 443}}
+
+
+def _fully_qualified(name: str) -> list[str]:
+    found = names.subdomain(name)
+    if not found and name.count(".") < 2:
+        return ["should be a domain with at least three segments separated by dots"]
+    return found
+
+
+def _star_alone(name: str, others: str) -> Check:
+    def check(rule: Manifest, path: str) -> Errors:
+        values = rule.get(name) or []
+        if "*" in values and len(values) != 1:
+            yield invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {others}")
+
+    return check
+
+
+_RULE = (
+    needed("operations"),
+    _star_alone("operations", "operations"),
+    each("operations", listed(OPERATIONS)),
+    needed("apiGroups"),
+    _star_alone("apiGroups", "API groups"),
+    needed("apiVersions"),
+    _star_alone("apiVersions", "API versions"),
+    needed("resources"),
+    choice("scope", ("*", "Cluster", "Namespaced")),
+)
+_SERVICE = (
+    *(needed(name, detail=f"service {name} is required") for name in ("name", "namespace")),
+    number("port", 1, 65535, "port is not valid: must be between 1 and 65535, inclusive"),
+)
+
+
+def _client(config: Manifest, field: str) -> list[FieldError]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        return [required(field, "exactly one of url or service is required")]
+    if url is None:
+        return apply(_SERVICE, service, f"{field}.service")
+    if url.startswith("https://"):
+        return []
+    scheme = url.partition("://")[0] if "://" in url else ""
+    message = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+    return [invalid(f"{field}.url", scheme, message)]
+
+
+def _version(value: str, field: str) -> list[FieldError]:
+    return [invalid(field, value, f"Invalid value '{value}': {text}") for text in names.dns1035(value)]
+
+
+_VERSIONS = each(
+    "admissionReviewVersions",
+    distinct(lambda name: name, lambda name, field: invalid(field, name, "duplicate version")),
+    _version,
+)
+
+
+def _review_versions(hook: Manifest, path: str) -> list[FieldError]:
+    versions, field = hook.get("admissionReviewVersions"), f"{path}.admissionReviewVersions"
+    if not versions:
+        return [required(field, f"must specify {_ONE_VERSION}")]
+    found = _VERSIONS(hook, path)
+    if not found and not {*versions}.intersection(REVIEW_VERSIONS):
+        found.append(invalid(field, versions, f"must include at least {_ONE_VERSION}"))
+    return found
+
+
+def _beta_review_version(hook: Manifest) -> None:
+    if not hook.get("admissionReviewVersions"):
+        hook["admissionReviewVersions"] = ["v1beta1"]
 
 
 class WebhookConfiguration(BuiltinKind):
@@ -19,171 +112,77 @@ class WebhookConfiguration(BuiltinKind):
     generation = True
     unconditional_update = False
 
-    def default(self, obj: Manifest) -> None:
-        """Fill in policies, selectors, timeouts, scopes and ports."""
-        stable = self.resource.version == "v1"
-        for hook in obj.get("webhooks") or ():
-            hook.setdefault("failurePolicy", "Fail" if stable else "Ignore")
-            hook.setdefault("matchPolicy", "Equivalent" if stable else "Exact")
-            hook.setdefault("namespaceSelector", {})
-            hook.setdefault("objectSelector", {})
-            hook.setdefault("timeoutSeconds", 10 if stable else 30)
-            if not stable:
-                hook.setdefault("sideEffects", "Unknown")
-                if not hook.get("admissionReviewVersions"):
-                    hook["admissionReviewVersions"] = ["v1beta1"]
-            if self.resource.kind.startswith("Mutating"):
-                hook.setdefault("reinvocationPolicy", "Never")
-            for rule in hook.get("rules") or ():
-                rule.setdefault("scope", "*")
-            service = (hook.get("clientConfig") or {}).get("service")
-            if service is not None:
-                service.setdefault("port", 443)
+    @classmethod
+    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
+        """Return the defaults of a version; the beta fails open and needs less."""
+        stable = resource.version == "v1"
+        hook: dict[str, Any] = {
+            "failurePolicy": "Fail" if stable else "Ignore",
+            "matchPolicy": "Equivalent" if stable else "Exact",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "timeoutSeconds": 10 if stable else 30,
+            "rules[]": {"scope": "*"},
+            "clientConfig?": _SERVICE_PORT,
+        }
+        if not stable:
+            hook |= {"sideEffects": "Unknown", "": _beta_review_version}
+        if resource.kind.startswith("Mutating"):
+            hook["reinvocationPolicy"] = "Never"
+        return {"webhooks[]": hook}
 
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check names, clients, rules and policies of all webhooks."""
-        found: list[FieldError] = []
-        seen: set[str] = set()
-        for index, hook in enumerate(obj.get("webhooks") or ()):
-            field, name = f"webhooks[{index}]", hook.get("name", "")
-            found += self._hook(hook, field)
-            if self.resource.version == "v1" and name in seen:
-                found.append(duplicate(f"{field}.name", name))
-            seen.add(name)
-        return found
-
-    def _hook(self, hook: Manifest, field: str) -> list[FieldError]:
-        found = _fully_qualified(hook.get("name", ""), f"{field}.name")
-        found += affinity_checks.label_selector(hook.get("namespaceSelector"), f"{field}.namespaceSelector")
-        for index, rule in enumerate(hook.get("rules") or ()):
-            found += _rule(rule, f"{field}.rules[{index}]")
-        for name, supported in (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact"))):
-            if (value := hook.get(name)) is not None and value not in supported:
-                found.append(not_supported(f"{field}.{name}", value, supported))
-        effects, allowed = hook.get("sideEffects"), SIDE_EFFECTS[self.resource.version]
-        if effects is None:
-            found.append(required(f"{field}.sideEffects", f"must specify one of {', '.join(allowed)}"))
-        elif effects not in allowed:
-            found.append(not_supported(f"{field}.sideEffects", effects, allowed))
-        seconds = hook.get("timeoutSeconds")
-        if seconds is not None and not 1 <= seconds <= 30:
-            text = "the timeout value must be between 1 and 30 seconds"
-            found.append(invalid(f"{field}.timeoutSeconds", seconds, text))
-        found += _client(hook.get("clientConfig") or {}, f"{field}.clientConfig")
-        return found + _review_versions(hook.get("admissionReviewVersions") or [], f"{field}.admissionReviewVersions")
+    @classmethod
+    def rules_of(cls, resource: Resource) -> Rules:
+        """Return the rules of a version; v1 has fewer side effects and no two webhooks of one name."""
+        effects = SIDE_EFFECTS[resource.version]
+        hook = (
+            text("name", _fully_qualified, need=""),
+            inside("namespaceSelector", label_selector),
+            each("rules", *_RULE),
+            choice("failurePolicy", ("Fail", "Ignore")),
+            choice("matchPolicy", ("Equivalent", "Exact")),
+            choice("sideEffects", effects, need=f"must specify one of {', '.join(effects)}", blank=True),
+            number("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
+            inside("clientConfig", _client, absent={}),
+            _review_versions,
+        )
+        different = (unique("name", blank=True),) if resource.version == "v1" else ()
+        return (each("webhooks", *hook, *different),)
 
 
-def _fully_qualified(name: str, field: str) -> list[FieldError]:
-    if not name:
-        return [required(field)]
-    found = [invalid(field, name, text) for text in names.subdomain(name)]
-    if not found and name.count(".") < 2:
-        return [invalid(field, name, "should be a domain with at least three segments separated by dots")]
-    return found
+def _name_of_service(obj: Manifest, _: str) -> Errors:
+    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
+    if name and name != wanted:
+        yield invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: {wanted!r}')
 
 
-def _rule(rule: Manifest, field: str) -> list[FieldError]:
-    found: list[FieldError] = []
-    operations = rule.get("operations") or []
-    if not operations:
-        found.append(required(f"{field}.operations"))
-    if "*" in operations and len(operations) > 1:
-        text = "if '*' is present, must not specify other operations"
-        found.append(invalid(f"{field}.operations", operations, text))
-    found += [
-        not_supported(f"{field}.operations[{index}]", name, OPERATIONS)
-        for index, name in enumerate(operations)
-        if name not in OPERATIONS
-    ]
-    for name in ("apiGroups", "apiVersions", "resources"):
-        values = rule.get(name) or []
-        if not values:
-            found.append(required(f"{field}.{name}"))
-        if "*" in values and len(values) > 1 and name != "resources":
-            kind = "API groups" if name == "apiGroups" else "API versions"
-            found.append(invalid(f"{field}.{name}", values, f"if '*' is present, must not specify other {kind}"))
-    scope = rule.get("scope")
-    if scope is not None and scope not in ("*", "Cluster", "Namespaced"):
-        found.append(not_supported(f"{field}.scope", scope, ("*", "Cluster", "Namespaced")))
-    return found
-
-
-def _client(config: Manifest, field: str) -> list[FieldError]:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        return [required(field, "exactly one of url or service is required")]
-    service = service or {}
-    if url is not None:
-        if not url.startswith("https://"):
-            scheme = url.partition("://")[0] if "://" in url else ""
-            text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-            return [invalid(f"{field}.url", scheme, text)]
-        return []
-    found = [
-        required(f"{field}.service.{name}", f"service {name} is required")
-        for name in ("name", "namespace")
-        if not service.get(name)
-    ]
-    if not 1 <= service.get("port", 443) <= 65535:
-        text = "port is not valid: must be between 1 and 65535, inclusive"
-        found.append(invalid(f"{field}.service.port", service["port"], text))
-    return found
-
-
-def _review_versions(versions: list[str], field: str) -> list[FieldError]:
-    if not versions:
-        return [required(field, f"must specify one of {', '.join(REVIEW_VERSIONS)}")]
-    found: list[FieldError] = []
-    seen: set[str] = set()
-    for index, name in enumerate(versions):
-        if name in seen:
-            found.append(invalid(f"{field}[{index}]", name, "duplicate version"))
-        seen.add(name)
-        found += [invalid(f"{field}[{index}]", name, f"Invalid value '{name}': {text}") for text in names.dns1035(name)]
-    if not found and not seen.intersection(REVIEW_VERSIONS):
-        text = f"must include at least one of {', '.join(REVIEW_VERSIONS)}"
-        found.append(invalid(field, versions, text))
-    return found
+def _local_with_trust(spec: Manifest) -> bool:
+    return "service" not in spec and bool(spec.get("insecureSkipTLSVerify") or spec.get("caBundle"))
 
 
 class APIService(BuiltinKind):
     """apiregistration.k8s.io APIService."""
 
-    has_status = True
     unconditional_update = False
-
-    def default(self, obj: Manifest) -> None:
-        """Fill in the port of the service."""
-        service = obj["spec"].get("service")
-        if service is not None:
-            service.setdefault("port", 443)
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check name, priorities and how the backend is trusted."""
-        spec = obj["spec"]
-        group, version = spec.get("group", ""), spec.get("version", "")
-        found: list[FieldError] = []
-        wanted = f"{version}.{group}"
-        name = obj["metadata"].get("name", "")
-        if name and name != wanted:
-            found.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: {wanted!r}'))
-        if group:
-            found += [invalid("spec.group", group, text) for text in names.subdomain(group)]
-        found += [invalid("spec.version", version, text) for text in names.dns1035(version)]
-        for field, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
-            value = spec.get(field, 0)
-            if not 0 < value <= limit:
-                found.append(invalid(f"spec.{field}", value, f"must be positive and less than {limit}"))
-        service = spec.get("service")
-        if service is None:
-            if spec.get("insecureSkipTLSVerify") or spec.get("caBundle"):
-                found.append(invalid("spec.insecureSkipTLSVerify", True, "local APIServices may not have TLS settings"))
-            return found
-        found += [required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
-        if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-            text = "may not be true if caBundle is present"
-            found.append(invalid("spec.insecureSkipTLSVerify", True, text))
-        return found
+    defaults = {"spec": _SERVICE_PORT}
+    rules = (
+        _name_of_service,
+        inside(
+            "spec",
+            text("group", names.subdomain),
+            text("version", names.dns1035, blank=True),
+            number("groupPriorityMinimum", 1, 20000, "must be positive and less than 20000", absent=0),
+            number("versionPriority", 1, 1000, "must be positive and less than 1000", absent=0),
+            inside("service", needed("namespace", "name")),
+            refused("insecureSkipTLSVerify", "local APIServices may not have TLS settings", _local_with_trust, True),
+            refused(
+                "insecureSkipTLSVerify",
+                "may not be true if caBundle is present",
+                lambda spec: "service" in spec and spec.get("insecureSkipTLSVerify") and spec.get("caBundle"),
+            ),
+        ),
+    )
 
     def check_name(self, name: str) -> list[str]:
         """Names hold a version and a group, which may be empty."""

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import metric_targets as metric_checks
-from services.apiserver.kinds.checks import status_fields as status_checks
-from services.apiserver.kinds.field_errors import FieldError, invalid
+from services.apiserver.kinds.checks.status_fields import counts
+from services.apiserver.kinds.defaults import Defaults
+from services.apiserver.kinds.rules import apply, each, inside, number
 
 CPU_PERCENT = 80
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
@@ -19,10 +21,41 @@ CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
 BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
 
 
+def _cpu(percent: int) -> Manifest:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _limits(spec: Manifest, path: str) -> Errors:
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    if least is not None and not (most >= least):
+        yield invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+
+
+_ALL_AT_ONCE = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_BEHAVIOR = Defaults(
+    {
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _ALL_AT_ONCE],
+        },
+        "scaleDown": {"selectPolicy": "Max", "policies": [_ALL_AT_ONCE]},
+    }
+)
+_MEASURED = (inside("spec", each("metrics", metric_checks.metric), inside("behavior", *metric_checks.BEHAVIOR)),)
+
+
 class Autoscaler(BuiltinKind):
     """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
 
-    has_status = True
+    spec_rules = (
+        number("minReplicas", 1, detail="must be greater than or equal to 1"),
+        number("maxReplicas", 1, detail="must be greater than 0", absent=0),
+        _limits,
+        inside("scaleTargetRef", *metric_checks.REFERENCE, absent={}),
+    )
+    status_rules = counts(("currentReplicas", "desiredReplicas"))
 
     def default(self, obj: Manifest) -> None:
         """Fill in the least number of replicas and the processor target."""
@@ -32,9 +65,10 @@ class Autoscaler(BuiltinKind):
             if METRICS not in (obj["metadata"].get("annotations") or {}):
                 spec.setdefault("targetCPUUtilizationPercentage", CPU_PERCENT)
         elif not spec.get("metrics"):
-            spec["metrics"] = [_cpu_beta1(CPU_PERCENT) if self.resource.version == "v2beta1" else _cpu(CPU_PERCENT)]
+            metric = _cpu(CPU_PERCENT)
+            spec["metrics"] = [_metric_to_beta1(metric) if self.resource.version == "v2beta1" else metric]
         if behavior := spec.get("behavior"):
-            _default_behavior(behavior)
+            _BEHAVIOR(behavior)
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start with an empty status."""
@@ -60,49 +94,10 @@ class Autoscaler(BuiltinKind):
             return _map_metrics(obj, "autoscaling/v2beta1", _metric_to_beta1)
         return {**obj, "apiVersion": self.resource.api_version}
 
-    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Numbers are none below zero."""
-        return status_checks.counts(new, ("currentReplicas", "desiredReplicas"))
-
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""
-        spec = obj["spec"]
-        found: list[FieldError] = []
-        least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-        if least is not None and least < 1:
-            found.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-        if most < 1:
-            found.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
-        if least is not None and most < least:
-            found.append(invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-        found += metric_checks.reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
         # The older versions are checked as what they are stored as, so their errors name its fields.
-        stored = self.to_store(obj)["spec"]
-        for index, metric in enumerate(stored.get("metrics") or ()):
-            found += metric_checks.metric(metric, f"spec.metrics[{index}]")
-        return found + metric_checks.behavior(stored.get("behavior") or {}, "spec.behavior")
-
-
-def _cpu(percent: int) -> Manifest:
-    target = {"type": "Utilization", "averageUtilization": percent}
-    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-
-
-def _cpu_beta1(percent: int) -> Manifest:
-    return {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": percent}}
-
-
-def _default_behavior(behavior: Manifest) -> None:
-    if (up := behavior.setdefault("scaleUp", {})) is not None:
-        up.setdefault("stabilizationWindowSeconds", 0)
-        up.setdefault("selectPolicy", "Max")
-        up.setdefault(
-            "policies",
-            [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}],
-        )
-    down = behavior.setdefault("scaleDown", {})
-    down.setdefault("selectPolicy", "Max")
-    down.setdefault("policies", [{"type": "Percent", "value": 100, "periodSeconds": 15}])
+        return [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
 
 
 def _percent_of(metric: Manifest) -> int | None:

@@ -5,9 +5,31 @@ from __future__ import annotations
 import base64
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required
+from services.apiserver.kinds.kind_model import Resource
+from services.apiserver.kinds.rules import (
+    Check,
+    Rules,
+    Siblings,
+    choice,
+    distinct,
+    each,
+    inside,
+    listed,
+    needed,
+    only_if,
+    unique,
+)
 
+LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 USAGES = (
     "any",
     "cert sign",
@@ -33,12 +55,75 @@ USAGES = (
     "signing",
     "timestamping",
 )
+_DECISIONS = ("Approved", "Denied")
+_ENDS = (*_DECISIONS, "Failed")
+
+
+def _request(spec: Manifest, path: str) -> list[FieldError]:
+    text, request = _request_problem(spec.get("request") or ""), spec.get("request") or None
+    return [invalid(f"{path}.request", request, text)] if text else []
+
+
+def _signer(name: str, field: str) -> Errors:
+    domain, _, path = name.partition("/")
+    if not name:
+        yield required(field)
+    elif not path or "/" in path:
+        yield invalid(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+    elif "." not in domain:
+        yield invalid(field, domain, "should be a domain with at least two segments separated by dots")
+
+
+def _stable_signer(name: str, field: str) -> Errors:
+    if name == LEGACY_SIGNER:
+        yield invalid(field, name, "the legacy signerName is not allowed via this API version")
+    else:
+        yield from _signer(name, field)
+
+
+def _one_decision() -> Check:
+    decided = ""
+
+    def check(item: Manifest, field: str) -> Errors:
+        nonlocal decided
+        kind, before = item.get("type", ""), decided
+        if kind not in _DECISIONS:
+            return
+        decided = kind
+        if before not in ("", kind):
+            yield invalid(f"{field}.type", kind, "Approved and Denied conditions are mutually exclusive")
+
+    return check
+
+
+def _ended(condition: Manifest) -> bool:
+    return condition.get("type") in _ENDS
+
+
+_STATES = (
+    only_if(_ended, choice("status", ("True",), need="")),
+    only_if(lambda item: not _ended(item), choice("status", ("True", "False", "Unknown"), need="")),
+)
 
 
 class SigningRequest(BuiltinKind):
     """certificates.k8s.io CertificateSigningRequest."""
 
-    has_status = True
+    status_rules = (each("conditions", needed("type"), Siblings(_one_decision), *_STATES, unique("type", blank=True)),)
+    selectable = {"spec.signerName": ""}
+
+    @classmethod
+    def rules_of(cls, resource: Resource) -> Rules:
+        """Return the rules of a version; the beta knows one signer more."""
+        spec = inside(
+            "spec",
+            _request,
+            needed("usages", detail="usages must be provided"),
+            each("usages", listed(USAGES), distinct(str, lambda usage, field: duplicate(field, usage))),
+            inside("signerName", _stable_signer if resource.version == "v1" else _signer, absent=""),
+            absent={},
+        )
+        return (spec, inside("status", *cls.status_rules))
 
     def default(self, obj: Manifest) -> None:
         """The beta fills in usages and the signer."""
@@ -47,7 +132,7 @@ class SigningRequest(BuiltinKind):
         spec = obj["spec"]
         if not spec.get("usages"):
             spec["usages"] = ["digital signature", "key encipherment"]
-        spec.setdefault("signerName", "kubernetes.io/legacy-unknown")
+        spec.setdefault("signerName", LEGACY_SIGNER)
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Spec and status stay as they are."""
@@ -64,81 +149,25 @@ class SigningRequest(BuiltinKind):
             status["conditions"] = conditions
         new["status"] = status
 
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the request, the usages, the signer and the conditions."""
-        spec = obj.get("spec") or {}
-        found: list[FieldError] = []
-        if text := _request_problem(spec.get("request") or ""):
-            found.append(invalid("spec.request", spec.get("request") or None, text))
-        usages = spec.get("usages") or []
-        if not usages:
-            found.append(required("spec.usages", "usages must be provided"))
-        seen: set[str] = set()
-        for index, usage in enumerate(usages):
-            if usage not in USAGES:
-                found.append(not_supported(f"spec.usages[{index}]", usage, USAGES))
-            if usage in seen:
-                found.append(duplicate(f"spec.usages[{index}]", usage))
-            seen.add(usage)
-        signer = spec.get("signerName", "")
-        if self.resource.version == "v1" and signer == "kubernetes.io/legacy-unknown":
-            found.append(
-                invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version")
-            )
-        else:
-            found += _signer(signer)
-        return found + self._conditions(obj)
-
-    def _conditions(self, obj: Manifest) -> list[FieldError]:
-        found: list[FieldError] = []
-        decided = ""
-        seen: set[str] = set()
-        for index, item in enumerate((obj.get("status") or {}).get("conditions") or ()):
-            field, kind = f"status.conditions[{index}]", item.get("type", "")
-            if not kind:
-                found.append(required(f"{field}.type"))
-            if kind in ("Approved", "Denied"):
-                if decided and decided != kind:
-                    text = "Approved and Denied conditions are mutually exclusive"
-                    found.append(invalid(f"{field}.type", kind, text))
-                decided = kind
-            state = item.get("status", "")
-            if kind in ("Approved", "Denied", "Failed"):
-                if not state:
-                    found.append(required(f"{field}.status"))
-                elif state != "True":
-                    found.append(not_supported(f"{field}.status", state, ("True",)))
-            elif state not in ("True", "False", "Unknown"):
-                place = f"{field}.status"
-                found.append(not_supported(place, state, ("True", "False", "Unknown")) if state else required(place))
-            if kind in seen:
-                found.append(duplicate(f"{field}.type", kind))
-            seen.add(kind)
-        return found
-
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Decided conditions may neither go nor come."""
-        return [*self.check(new), *_kept(new, old, ("Approved", "Denied", "Failed"), ("Approved", "Denied"))]
+        return [*self.check(new), *_kept(new, old, _DECISIONS)]
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only the signer's part may change here."""
-        return [*self._conditions(new), *_kept(new, old, ("Approved", "Denied", "Failed"), ("Approved", "Denied"))]
+        return [*super().validate_status(new, old), *_kept(new, old, _DECISIONS)]
 
     def validate_approval(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Decisions may be added here, never taken back."""
-        return [*self._conditions(new), *_kept(new, old, ("Approved", "Denied", "Failed"), ())]
-
-    def field_selectors(self, obj: Manifest) -> dict[str, str]:
-        """Add the signer."""
-        return {**super().field_selectors(obj), "spec.signerName": (obj.get("spec") or {}).get("signerName", "")}
+        return [*super().validate_status(new, old), *_kept(new, old, ())]
 
 
-def _kept(new: Manifest, old: Manifest, stay: tuple[str, ...], closed: tuple[str, ...]) -> list[FieldError]:
+def _kept(new: Manifest, old: Manifest, closed: tuple[str, ...]) -> list[FieldError]:
     after = [item.get("type") for item in (new.get("status") or {}).get("conditions") or ()]
     before = [item.get("type") for item in (old.get("status") or {}).get("conditions") or ()]
     found = [
         forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
-        for kind in stay
+        for kind in _ENDS
         if kind in before and kind not in after
     ]
     return found + [
@@ -146,19 +175,6 @@ def _kept(new: Manifest, old: Manifest, stay: tuple[str, ...], closed: tuple[str
         for kind in closed
         if kind in after and kind not in before
     ]
-
-
-def _signer(name: str) -> list[FieldError]:
-    if not name:
-        return [required("spec.signerName")]
-    domain, slash, path = name.partition("/")
-    if not slash or not path or "/" in path:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        return [invalid("spec.signerName", name, text)]
-    if "." not in domain:
-        text = "should be a domain with at least two segments separated by dots"
-        return [invalid("spec.signerName", domain, text)]
-    return []
 
 
 def _request_problem(encoded: str) -> str:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 
 import msgspec
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required, too_long
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
 FROZEN = "field is immutable when `immutable` is set"
+
+
+def _keys(values: dict[str, str], field: str, others: Collection[str] = ()) -> Errors:
+    for key in sorted(values):
+        if texts := names.config_key(key):
+            yield from [invalid(f"{field}[{key}]", key, text) for text in texts]
+        if key in others:
+            yield invalid(f"{field}[{key}]", key, "duplicate of key present in binaryData")
 
 
 class ConfigMap(BuiltinKind):
@@ -24,17 +40,9 @@ class ConfigMap(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check keys and total size."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        found: list[FieldError] = []
-        size = 0
-        for key in sorted(data):
-            found += [invalid(f"data[{key}]", key, text) for text in names.config_key(key)]
-            if key in binary:
-                found.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-            size += len(data[key].encode())
-        for key in sorted(binary):
-            found += [invalid(f"binaryData[{key}]", key, text) for text in names.config_key(key)]
-            size += len(binary[key]) * 3 // 4
-        if size > SIZE_LIMIT:
+        found = [*_keys(data, "data", binary), *_keys(binary, "binaryData")]
+        size = sum(len(value.encode()) for value in data.values())
+        if size + sum(len(value) * 3 // 4 for value in binary.values()) > SIZE_LIMIT:
             found.append(too_long("[]", "", SIZE_LIMIT))
         return found
 
@@ -61,6 +69,8 @@ _NEEDED_KEYS = {
 class Secret(BuiltinKind):
     """core/v1 Secret."""
 
+    selectable = {"type": ""}
+
     def default(self, obj: Manifest) -> None:
         """Set the type and move stringData into data."""
         obj.setdefault("type", "Opaque")
@@ -70,9 +80,7 @@ class Secret(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check keys, total size and what the type demands."""
         data = obj.get("data") or {}
-        found: list[FieldError] = []
-        for key in sorted(data):
-            found += [invalid(f"data[{key}]", key, text) for text in names.config_key(key)]
+        found = [*_keys(data, "data")]
         if sum(len(value) for value in data.values()) * 3 // 4 > SIZE_LIMIT:
             found.append(too_long("data", "", SIZE_LIMIT))
         return found + self._check_type(obj, data)
@@ -104,10 +112,6 @@ class Secret(BuiltinKind):
             new["type"] = old.get("type", "Opaque")
         super().prepare_update(new, old)
 
-    def field_selectors(self, obj: Manifest) -> dict[str, str]:
-        """Add the type."""
-        return {**super().field_selectors(obj), "type": obj.get("type", "")}
-
 
 def _encode(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
@@ -132,7 +136,3 @@ def _json_problem(text: bytes) -> str:
                 return f"invalid character '{got}' in literal {literal} (expecting '{wanted}')"
         return "unexpected end of JSON input"
     return ""
-
-
-class ServiceAccount(BuiltinKind):
-    """core/v1 ServiceAccount."""

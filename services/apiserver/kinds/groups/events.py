@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, invalid, required
+from services.apiserver.kinds.rules import Check, needed
 
 # events.k8s.io name -> core name
 _NAMES = {
@@ -18,7 +18,9 @@ _NAMES = {
     "deprecatedCount": "count",
 }
 _BACK = {core: name for name, core in _NAMES.items()}
-NAME_LIMIT, NOTE_LIMIT = 128, 1024
+
+
+_OF_TARGET = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 
 def _selectors(obj: Manifest) -> dict[str, str]:
@@ -28,18 +30,19 @@ def _selectors(obj: Manifest) -> dict[str, str]:
     return {
         "metadata.name": meta["name"],
         "metadata.namespace": meta.get("namespace", ""),
-        "involvedObject.kind": target.get("kind", ""),
-        "involvedObject.namespace": target.get("namespace", ""),
-        "involvedObject.name": target.get("name", ""),
-        "involvedObject.uid": target.get("uid", ""),
-        "involvedObject.apiVersion": target.get("apiVersion", ""),
-        "involvedObject.resourceVersion": target.get("resourceVersion", ""),
-        "involvedObject.fieldPath": target.get("fieldPath", ""),
+        **{f"involvedObject.{name}": target.get(name, "") for name in _OF_TARGET},
         "reason": obj.get("reason", ""),
         "reportingComponent": obj.get("reportingComponent", ""),
         "source": source.get("component") or obj.get("reportingComponent", ""),
         "type": obj.get("type", ""),
     }
+
+
+def _namespace_of(obj: Manifest, target: Manifest) -> Errors:
+    """The event's namespace must be that of its object (or default for cluster-wide ones)."""
+    own, other = obj["metadata"].get("namespace", ""), target.get("namespace", "")
+    if other != own and not (not other and own == "default"):
+        yield invalid("involvedObject.namespace", other, "does not match event.namespace")
 
 
 class CoreEvent(BuiltinKind):
@@ -48,24 +51,42 @@ class CoreEvent(BuiltinKind):
     create_on_update = True
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """The event's namespace must be that of its object (or default for cluster-wide ones)."""
-        target = obj.get("involvedObject") or {}
-        namespace = obj["metadata"].get("namespace", "")
-        if target.get("namespace", "") == namespace:
-            return []
-        if not target.get("namespace") and namespace == "default":
-            return []
-        return [invalid("involvedObject.namespace", target.get("namespace", ""), "does not match event.namespace")]
+        """Check the namespace."""
+        return list(_namespace_of(obj, obj.get("involvedObject") or {}))
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the object, the reason, the source and the type."""
         return _selectors(obj)
 
 
+def _short(name: str, limit: int) -> Check:
+    def check(obj: Manifest, _: str) -> Errors:
+        if not (len(obj.get(name, "")) <= limit):
+            yield invalid(name, "", f"can have at most {limit} characters")
+
+    return check
+
+
+def _type(obj: Manifest, _: str) -> list[FieldError]:
+    kind = obj.get("type", "")
+    return [] if kind in ("Normal", "Warning") else [invalid("type", "", f"has invalid value: {kind}")]
+
+
+_NAMED = ("reportingInstance", "action", "reason")
+
+
 class Event(BuiltinKind):
     """events.k8s.io Event; stored in the core form."""
 
     create_on_update = True
+    # Of a new-style event.
+    rules = (
+        needed("eventTime", "reportingController"),
+        *(rule for name in _NAMED for rule in (needed(name), _short(name, 128))),
+        _short("note", 1024),
+        _type,
+    )
+    fixed = ("regarding", "related", "reason", "action", "note", "type", "eventTime", "reportingController")
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the core/v1 form."""
@@ -81,36 +102,8 @@ class Event(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """A new-style event must have a time, a controller, an action and a reason."""
-        found: list[FieldError] = []
-        core = self.to_store(obj)
-        target, namespace = core.get("involvedObject") or {}, obj["metadata"].get("namespace", "")
-        if target.get("namespace", "") != namespace and not (not target.get("namespace") and namespace == "default"):
-            text = "does not match event.namespace"
-            found.append(invalid("involvedObject.namespace", target.get("namespace", ""), text))
-        if self.resource.version == "v1beta1":
-            return found
-        if not obj.get("eventTime"):
-            found.append(required("eventTime"))
-        if "/" not in obj.get("reportingController", "") and not obj.get("reportingController"):
-            found.append(required("reportingController"))
-        for name in ("reportingInstance", "action", "reason"):
-            text = obj.get(name, "")
-            if not text:
-                found.append(required(name))
-            elif len(text) > NAME_LIMIT:
-                found.append(invalid(name, "", f"can have at most {NAME_LIMIT} characters"))
-        if len(obj.get("note", "")) > NOTE_LIMIT:
-            found.append(invalid("note", "", f"can have at most {NOTE_LIMIT} characters"))
-        if obj.get("type") not in ("Normal", "Warning"):
-            found.append(invalid("type", "", "has invalid value: " + obj.get("type", "")))
-        return found
-
-    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Only the series may change."""
-        found = self.check(new)
-        for name in ("regarding", "related", "reason", "action", "note", "type", "eventTime", "reportingController"):
-            found += immutable(name, new.get(name), old.get(name))
-        return found
+        found = list(_namespace_of(obj, self.to_store(obj).get("involvedObject") or {}))
+        return found if self.resource.version == "v1beta1" else found + super().check(obj)
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the object, the reason, the source and the type, under the names of core events."""

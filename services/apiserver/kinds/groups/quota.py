@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes import quantity
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.object_metadata import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.checks.containers import amount
-from services.apiserver.kinds.checks.object_metadata import immutable
-from services.apiserver.kinds.field_errors import FieldError, duplicate, forbidden, invalid, required
+from services.apiserver.kinds.checks.containers import amount, not_standard
+from services.apiserver.kinds.rules import Rules, each, inside, lookup, needed, refused, unique, unwanted
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (
@@ -24,86 +25,118 @@ COUNTED = (
     "services.loadbalancers",
     "services.nodeports",
 )
+_PREFIXES = ("", "requests.", "limits.")
 STANDARD = (
     *COUNTED,
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
     "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
+    *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory", "ephemeral-storage")),
 )
-_OF_PODS = ("pods", *(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory")))
+_OF_PODS = ("pods", *(f"{prefix}{name}" for prefix in _PREFIXES for name in ("cpu", "memory")))
 
 
 def quota_name(name: str, field: str) -> list[FieldError]:
     """Return what is wrong with the name of a limited resource."""
+    if name in STANDARD:
+        return []
     found = [invalid(field, name, text) for text in names.qualified(name)]
-    if not found and "/" not in name and name not in STANDARD and "hugepages-" not in name:
-        return [
-            invalid(field, name, "must be a standard resource type or fully qualified"),
-            invalid(field, name, "must be a standard resource for quota"),
-        ]
-    return found
+    return found or (not_standard(name, field, "quota") if "/" not in name and "hugepages-" not in name else [])
 
 
-class ResourceQuota(BuiltinKind):
-    """core/v1 ResourceQuota."""
-
-    has_status = True
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check names, amounts and scopes."""
-        spec = obj.get("spec") or {}
-        found = _amounts(spec.get("hard") or {}, "spec.hard")
-        return found + _scopes(spec)
-
-    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Scopes may not change."""
-        found = self.check(new)
-        scopes = [sorted((part.get("spec") or {}).get("scopes") or ()) for part in (new, old)]
-        return found + immutable("spec.scopes", scopes[0], scopes[1])
-
-    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Check names and amounts."""
-        status = new.get("status") or {}
-        return [*_amounts(status.get("hard") or {}, "status.hard"), *_amounts(status.get("used") or {}, "status.used")]
-
-
-def _scopes(spec: Manifest) -> list[FieldError]:
+def _scopes(spec: Manifest, path: str) -> list[FieldError]:
     """Return what is wrong with the scopes: unknown ones, resources they do not apply to, opposite ones."""
-    scopes = spec.get("scopes") or []
-    found: list[FieldError] = []
+    scopes, field, found = spec.get("scopes") or [], f"{path}.scopes", []
     for scope in scopes:
         if scope not in SCOPES:
-            found.append(invalid("spec.scopes", scopes, "unsupported scope"))
+            found.append(invalid(field, scopes, "unsupported scope"))
+            continue
         fitting = ("pods",) if scope == "BestEffort" else _OF_PODS
         foreign = [name for name in spec.get("hard") or () if name in STANDARD and name not in fitting]
-        if scope in SCOPES:
-            found += [invalid("spec.scopes", scopes, "unsupported scope applied to resource") for _ in foreign]
+        found += [invalid(field, scopes, "unsupported scope applied to resource") for _ in foreign]
     pairs = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
-    return found + [invalid("spec.scopes", scopes, "conflicting scopes") for pair in pairs if {*pair} <= {*scopes}]
+    return found + [invalid(field, scopes, "conflicting scopes") for pair in pairs if {*pair} <= {*scopes}]
 
 
 def _amounts(values: Manifest, field: str) -> list[FieldError]:
     found: list[FieldError] = []
     for name, value in values.items():
         place = f"{field}[{name}]"
-        found += quota_name(name, place)
-        found += amount(value, place)
-        if name in COUNTED and quantity.value_of(value) % 1:
+        found += quota_name(name, place) + amount(value, place)
+        if name in COUNTED and quantity.parse(value).nano % quantity.NANO:
             found.append(invalid(place, str(value), "must be an integer"))
     return found
+
+
+class ResourceQuota(BuiltinKind):
+    """core/v1 ResourceQuota."""
+
+    spec_rules = (inside("hard", _amounts), _scopes)
+    status_rules = (inside("hard", _amounts), inside("used", _amounts))
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Scopes may not change."""
+        scopes = [sorted(lookup(part, "spec.scopes") or ()) for part in (new, old)]
+        return self.check(new) + immutable("spec.scopes", scopes[0], scopes[1])
+
+
+_LIMITED = ("Container", "Pod", "PersistentVolumeClaim")
+# Pairs of which the first may not be above the second, with what they are called.
+_ORDERED = (
+    ("min", "min value", "max", "max value"),
+    ("min", "min value", "defaultRequest", "default request value"),
+    ("defaultRequest", "default request value", "max", "max value"),
+    ("defaultRequest", "default request value", "default", "default value"),
+    ("min", "min value", "default", "default value"),
+    ("default", "default value", "max", "max value"),
+)
+
+
+def _limit(item: Manifest, field: str) -> Errors:
+    parts: dict[str, Manifest] = {
+        name: item.get(name) or {} for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+    }
+    for name in sorted({key for part in parts.values() for key in part}):
+        for low, low_text, high, high_text in _ORDERED:
+            small, large = parts[low].get(name), parts[high].get(name)
+            if small is not None and large is not None and quantity.parse(large) < quantity.parse(small):
+                text = f"{low_text} {small} is greater than {high_text} {large}"
+                yield invalid(f"{field}.{low}[{name}]", str(small), text)
+        ratio = parts["maxLimitRequestRatio"].get(name)
+        if ratio is not None and quantity.parse(ratio).nano < quantity.NANO:
+            text = f"ratio {ratio} is less than 1"
+            yield invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), text)
+
+
+def _storage_without_limit(item: Manifest) -> bool:
+    limits = (item.get(name) or {} for name in ("min", "max"))
+    return item.get("type") == "PersistentVolumeClaim" and not any("storage" in part for part in limits)
+
+
+_LIMIT: Rules = (
+    refused(
+        "type",
+        "must be a standard limit type or fully qualified",
+        lambda item: (kind := item.get("type", "")) not in _LIMITED and "/" not in kind,
+        shown="",
+    ),
+    unique("type", blank=True),
+    *(
+        unwanted(name, "may not be specified when `type` is 'Pod'", lambda item: item.get("type") == "Pod")
+        for name in ("default", "defaultRequest")
+    ),
+    needed(
+        "limits",
+        detail="either minimum or maximum storage value is required, but neither was provided",
+        when=_storage_without_limit,
+    ),
+    _limit,
+)
 
 
 class LimitRange(BuiltinKind):
     """core/v1 LimitRange; one without a name gets one."""
 
     create_on_update = True
+    spec_rules = (each("limits", *_LIMIT),)
 
     def prepare_create(self, obj: Manifest) -> None:
         """Name a LimitRange that has no name."""
@@ -127,56 +160,3 @@ class LimitRange(BuiltinKind):
                 item["default"] = default
             if request:
                 item["defaultRequest"] = request
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check that every limit's numbers are in order."""
-        found: list[FieldError] = []
-        seen: set[str] = set()
-        for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
-            found += _limit(item, f"spec.limits[{index}]", seen)
-        return found
-
-
-def _limit(item: Manifest, field: str, seen: set[str]) -> list[FieldError]:
-    found: list[FieldError] = []
-    kind = item.get("type", "")
-    if kind not in ("Container", "Pod", "PersistentVolumeClaim") and "/" not in kind:
-        found.append(invalid(f"{field}.type", kind, "must be a standard limit type or fully qualified"))
-    if kind in seen:
-        found.append(duplicate(f"{field}.type", kind))
-    seen.add(kind)
-    parts: dict[str, Manifest] = {
-        name: item.get(name) or {} for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-    }
-    if kind == "Pod":
-        text = "may not be specified when `type` is 'Pod'"
-        found += [forbidden(f"{field}.{name}", text) for name in ("default", "defaultRequest") if parts[name]]
-    if kind == "PersistentVolumeClaim" and "storage" not in parts["min"] and "storage" not in parts["max"]:
-        found.append(
-            required(f"{field}.limits", "either minimum or maximum storage value is required, but neither was provided")
-        )
-    ordered = (
-        ("min", "max", "min"),
-        ("min", "defaultRequest", "min"),
-        ("defaultRequest", "max", "defaultRequest"),
-        ("defaultRequest", "default", "defaultRequest"),
-        ("min", "default", "min"),
-        ("default", "max", "default"),
-    )
-    texts = {
-        "min": "min value",
-        "max": "max value",
-        "default": "default value",
-        "defaultRequest": "default request value",
-    }
-    for name in sorted({key for part in parts.values() for key in part}):
-        for low, high, _ in ordered:
-            small, large = parts[low].get(name), parts[high].get(name)
-            if small is not None and large is not None and quantity.value_of(small) > quantity.value_of(large):
-                text = f"{texts[low]} {small} is greater than {texts[high]} {large}"
-                found.append(invalid(f"{field}.{low}[{name}]", str(small), text))
-        ratio = parts["maxLimitRequestRatio"].get(name)
-        if ratio is not None and quantity.value_of(ratio) < 1:
-            text = f"ratio {ratio} is less than 1"
-            found.append(invalid(f"{field}.maxLimitRequestRatio[{name}]", str(ratio), text))
-    return found

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds import name_formats as names
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, not_supported
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.field_errors import FieldError, invalid, not_supported, required
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.kind_model import Resource
+from services.apiserver.kinds.rules import Check, Rules, apply, choice, each, inside, needed, text
 
 GROUP = "rbac.authorization.k8s.io"
+_SELECTORS = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+_AGGREGATION = (needed("clusterRoleSelectors", detail=_SELECTORS), each("clusterRoleSelectors", label_selector))
+_OF_RESOURCES = (
+    needed("apiGroups", detail="resource rules must supply at least one api group"),
+    needed("resources", detail="resource rules must supply at least one resource"),
+)
 
 
 class _Named(BuiltinKind):
@@ -19,92 +27,73 @@ class _Named(BuiltinKind):
         return names.path_segment(name)
 
 
+def _urls_or_resources(*, namespaced: bool) -> Check:
+    def check(rule: Manifest, path: str) -> list[FieldError]:
+        urls, field, found = rule.get("nonResourceURLs") or [], f"{path}.nonResourceURLs", []
+        if not urls:
+            return apply(_OF_RESOURCES, rule, path)
+        if namespaced:
+            found.append(invalid(field, urls, "namespaced rules cannot apply to non-resource URLs"))
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            message = "rules cannot apply to both regular resources and non-resource URLs"
+            found.append(invalid(field, urls, message))
+        return found
+
+    return check
+
+
 class Role(_Named):
     """Role and ClusterRole."""
 
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the rules."""
-        found: list[FieldError] = []
-        for index, rule in enumerate(obj.get("rules") or ()):
-            found += _rule(rule, f"rules[{index}]", namespaced=self.resource.namespaced)
-        aggregation = obj.get("aggregationRule")
-        if aggregation is not None:
-            selectors = aggregation.get("clusterRoleSelectors") or []
-            if not selectors:
-                text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-                found.append(required("aggregationRule.clusterRoleSelectors", text))
-            for index, selector in enumerate(selectors):
-                found += affinity_checks.label_selector(selector, f"aggregationRule.clusterRoleSelectors[{index}]")
-        return found
+    @classmethod
+    def rules_of(cls, resource: Resource) -> Rules:
+        """Return the rules: paths outside of resources are for cluster roles only."""
+        some_verb = needed("verbs", detail="verbs must contain at least one value")
+        rule = each("rules", some_verb, _urls_or_resources(namespaced=resource.namespaced))
+        return (rule, inside("aggregationRule", *_AGGREGATION))
 
 
-def _rule(rule: Manifest, field: str, *, namespaced: bool) -> list[FieldError]:
-    found: list[FieldError] = []
-    if not rule.get("verbs"):
-        found.append(required(f"{field}.verbs", "verbs must contain at least one value"))
-    urls = rule.get("nonResourceURLs") or []
-    if urls:
-        if namespaced:
-            text = "namespaced rules cannot apply to non-resource URLs"
-            found.append(invalid(f"{field}.nonResourceURLs", urls, text))
-        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-            text = "rules cannot apply to both regular resources and non-resource URLs"
-            found.append(invalid(f"{field}.nonResourceURLs", urls, text))
-        return found
-    if not rule.get("apiGroups"):
-        found.append(required(f"{field}.apiGroups", "resource rules must supply at least one api group"))
-    if not rule.get("resources"):
-        found.append(required(f"{field}.resources", "resource rules must supply at least one resource"))
-    return found
+_ACCOUNT = (text("name", names.subdomain), choice("apiGroup", ("",)))
+
+
+def _subject(*, namespaced: bool) -> Rules:
+    account = _ACCOUNT if namespaced else (*_ACCOUNT, needed("namespace"))
+
+    def check(subject: Manifest, field: str) -> list[FieldError]:
+        kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
+        if kind == "ServiceAccount":
+            return apply(account, subject, field)
+        if kind not in ("User", "Group"):
+            return [not_supported(f"{field}.kind", kind, ("ServiceAccount", "User", "Group"))]
+        return [] if group == GROUP else [not_supported(f"{field}.apiGroup", group, (GROUP,))]
+
+    return (needed("name"), check)
+
+
+def _group(holder: Manifest) -> None:
+    holder["apiGroup"] = holder.get("apiGroup") or GROUP
+
+
+def _subject_group(subject: Manifest) -> None:
+    if subject.get("kind") in ("User", "Group"):
+        _group(subject)
 
 
 class RoleBinding(_Named):
     """RoleBinding and ClusterRoleBinding."""
 
-    def default(self, obj: Manifest) -> None:
-        """Fill in API groups."""
-        role = obj.setdefault("roleRef", {"apiGroup": "", "kind": "", "name": ""})
-        role["apiGroup"] = role.get("apiGroup") or GROUP
-        for subject in obj.get("subjects") or ():
-            if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
-                subject["apiGroup"] = GROUP
+    defaults = {"roleRef": {"": _group, "kind": "", "name": ""}, "subjects[]": _subject_group}
 
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the role reference and the subjects."""
-        role = obj.get("roleRef") or {}
-        found: list[FieldError] = []
-        if role.get("apiGroup") != GROUP:
-            found.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (GROUP,)))
-        kinds = ("Role", "ClusterRole") if self.resource.namespaced else ("ClusterRole",)
-        if role.get("kind") not in kinds:
-            found.append(not_supported("roleRef.kind", role.get("kind", ""), kinds))
-        name = role.get("name", "")
-        if not name:
-            found.append(required("roleRef.name"))
-        else:
-            found += [invalid("roleRef.name", name, text) for text in names.path_segment(name)]
-        for index, subject in enumerate(obj.get("subjects") or ()):
-            found += self._subject(subject, f"subjects[{index}]")
-        return found
-
-    def _subject(self, subject: Manifest, field: str) -> list[FieldError]:
-        found: list[FieldError] = []
-        kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
-        if not name:
-            found.append(required(f"{field}.name"))
-        if kind == "ServiceAccount":
-            if name:
-                found += [invalid(f"{field}.name", name, text) for text in names.subdomain(name)]
-            if group:
-                found.append(not_supported(f"{field}.apiGroup", group, ("",)))
-            if not self.resource.namespaced and not subject.get("namespace"):
-                found.append(required(f"{field}.namespace"))
-        elif kind in ("User", "Group"):
-            if group != GROUP:
-                found.append(not_supported(f"{field}.apiGroup", group, (GROUP,)))
-        else:
-            found.append(not_supported(f"{field}.kind", kind, ("ServiceAccount", "User", "Group")))
-        return found
+    @classmethod
+    def rules_of(cls, resource: Resource) -> Rules:
+        """Return the rules: cluster role bindings are to cluster roles only."""
+        kinds = ("Role", "ClusterRole") if resource.namespaced else ("ClusterRole",)
+        role = (
+            choice("apiGroup", (GROUP,), blank=True),
+            choice("kind", kinds, blank=True),
+            text("name", names.path_segment, need=""),
+        )
+        return (inside("roleRef", *role, absent={}), each("subjects", *_subject(namespaced=resource.namespaced)))
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The role reference may not change."""

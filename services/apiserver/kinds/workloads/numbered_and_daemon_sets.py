@@ -5,100 +5,98 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.kinds.checks import object_metadata as meta
-from services.apiserver.kinds.field_errors import FieldError, Raw, forbidden, invalid, not_supported, required
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from services.apiserver.kinds.checks import pod_specs as pod_checks
+from services.apiserver.kinds.checks.status_fields import counts
+from services.apiserver.kinds.rules import inside, not_negative
+from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import (
     Workload,
-    not_negative,
     number_of,
     percent_or_count,
-    selector_kept,
+    restarted,
+    rolling,
+    selector,
+    template_of,
 )
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+_PARTS = ("readyReplicas", "currentReplicas", "updatedReplicas")
+_FREE = (
+    "replicas",
+    "template",
+    "updateStrategy",
+    "minReadySeconds",
+    "ordinals",
+    "persistentVolumeClaimRetentionPolicy",
+    "revisionHistoryLimit",
+)
+
+
+def _management(spec: Manifest, path: str) -> Errors:
+    policy, field = spec.get("podManagementPolicy", ""), f"{path}.podManagementPolicy"
+    if policy not in ("OrderedReady", "Parallel"):
+        yield invalid(field, policy, "must be 'OrderedReady' or 'Parallel'") if policy else required(field)
+
+
+def _set_strategy(strategy: Manifest, path: str) -> list[FieldError]:
+    kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
+    if kind == "OnDelete":
+        text = "only allowed for updateStrategy 'RollingUpdate'"
+        return [] if rolling is None else [invalid(field, rolling, text)]
+    if kind == "RollingUpdate":
+        return not_negative("partition")(rolling or {}, field)
+    return [invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'") if kind else required(path)]
 
 
 class StatefulSet(Workload):
     """apps/v1 StatefulSet."""
 
-    counted = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
-    parts = ("readyReplicas", "currentReplicas", "updatedReplicas")
-
-    empty_selector_text = "empty selector is invalid for statefulset"
-
-    def default_spec(self, spec: Manifest) -> None:
-        """Fill in replicas, policies, partition, history and claim templates."""
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
-        spec.setdefault("replicas", 1)
-        spec.setdefault("revisionHistoryLimit", 10)
-        for claim in spec.get("volumeClaimTemplates") or ():
-            claim.setdefault("apiVersion", "v1")
-            claim.setdefault("kind", "PersistentVolumeClaim")
-            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-            claim.setdefault("status", {}).setdefault("phase", "Pending")
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the whole spec."""
-        spec = obj["spec"]
-        found: list[FieldError] = []
-        policy = spec.get("podManagementPolicy", "")
-        if policy not in ("OrderedReady", "Parallel"):
-            text = "must be 'OrderedReady' or 'Parallel'"
-            found.append(
-                invalid("spec.podManagementPolicy", policy, text) if policy else required("spec.podManagementPolicy")
-            )
-        strategy = spec.get("updateStrategy") or {}
-        kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-        if kind == "OnDelete":
-            if rolling is not None:
-                text = "only allowed for updateStrategy 'RollingUpdate'"
-                found.append(invalid("spec.updateStrategy.rollingUpdate", rolling, text))
-        elif kind == "RollingUpdate":
-            found += not_negative(rolling or {}, ("partition",), "spec.updateStrategy.rollingUpdate")
-        elif kind:
-            text = "must be 'RollingUpdate' or 'OnDelete'"
-            found.append(invalid("spec.updateStrategy", strategy, text))
-        else:
-            found.append(required("spec.updateStrategy"))
-        found += not_negative(spec, ("replicas",), "spec")
-        found += self.check_selector(spec)
-        return found + self.check_template(spec)
-
-    def check_template(self, spec: Manifest) -> list[FieldError]:
-        """Check what a pod cannot be made with at all: its containers are checked once it is, with its claims."""
-        template = spec.get("template") or {}
-        metadata, pod = template.get("metadata") or {}, template.get("spec") or {}
-        found = meta.labels(metadata.get("labels") or {}, "spec.template.labels")
-        found += meta.annotations(metadata.get("annotations") or {}, "spec.template.annotations")
-        return found + self.check_restarts(pod)
+    status_rules = counts(("replicas", *_PARTS), _PARTS)
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "podManagementPolicy": "OrderedReady",
+            "updateStrategy": rolling(partition=0),
+            "replicas": 1,
+            "revisionHistoryLimit": 10,
+            "volumeClaimTemplates[]": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "spec": {"volumeMode": "Filesystem"},
+                "status": {"phase": "Pending"},
+            },
+        }
+    }
+    # Of the template, what a pod cannot be made with at all: its containers are checked once it is, with its claims.
+    spec_rules = (
+        _management,
+        inside("updateStrategy", _set_strategy, absent={}),
+        not_negative("replicas"),
+        selector("empty selector is invalid for statefulset"),
+        inside("template", pod_checks.template_metadata, restarted("StatefulSet"), absent={}),
+    )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only replicas, template and update strategy (and what newer releases added) may change."""
-        free = (
-            "replicas",
-            "template",
-            "updateStrategy",
-            "minReadySeconds",
-            "ordinals",
-            "persistentVolumeClaimRetentionPolicy",
-            "revisionHistoryLimit",
-        )
-        found: list[FieldError] = []
         spec, before = new["spec"], old["spec"]
-        fixed = [
-            name for name in {*spec, *before}.difference(free) if _comparable(spec, name) != _comparable(before, name)
-        ]
-        if fixed:
+        names = {*spec, *before}.difference(_FREE)
+        found: list[FieldError] = []
+        if any(_comparable(spec, name) != _comparable(before, name) for name in names):
             text = (
                 "updates to statefulset spec for fields other than 'replicas', 'template', and 'updateStrategy' "
                 "are forbidden"
             )
             found.append(forbidden("spec", text))
-        return [*found, *not_negative(spec, ("replicas",), "spec")]
+        return found + not_negative("replicas")(spec, "spec")
 
 
 def _comparable(spec: Manifest, name: str) -> Any:
@@ -107,38 +105,55 @@ def _comparable(spec: Manifest, name: str) -> Any:
     return [{key: value for key, value in item.items() if key != "status"} for item in spec.get(name) or ()]
 
 
+def _daemon_strategy(strategy: Manifest, path: str) -> Errors:
+    kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
+    if kind not in ("OnDelete", "RollingUpdate"):
+        yield not_supported(f"{path}.type", kind, ("RollingUpdate", "OnDelete"))
+    elif rolling is None:
+        if kind == "RollingUpdate":
+            yield required(field)
+    elif kind == "RollingUpdate":
+        value = rolling.get("maxUnavailable", 0)
+        yield from percent_or_count(value, f"{field}.maxUnavailable")
+        if number_of(value) == 0 and number_of(rolling.get("maxSurge", 0)) == 0:
+            shown = Raw(f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}')
+            yield invalid(f"{field}.maxUnavailable", shown, "cannot be 0")
+
+
 class DaemonSet(Workload):
     """apps/v1 DaemonSet."""
 
-    counted = (
-        "currentNumberScheduled",
-        "numberMisscheduled",
-        "desiredNumberScheduled",
-        "numberReady",
-        "updatedNumberScheduled",
-        "numberAvailable",
-        "numberUnavailable",
+    status_rules = counts(
+        (
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+        )
     )
-    parts = ()
-
-    empty_selector_text = "empty selector is invalid for daemonset"
-
-    def default_spec(self, spec: Manifest) -> None:
-        """Fill in the update strategy and the history."""
-        strategy = spec.setdefault("updateStrategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            if "maxSurge" in rolling:
-                rolling.setdefault("maxSurge", 0)
-        spec.setdefault("revisionHistoryLimit", 10)
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "updateStrategy": rolling(maxUnavailable=1),
+            "revisionHistoryLimit": 10,
+        }
+    }
+    spec_rules = (
+        selector("empty selector is invalid for daemonset"),
+        template_of("DaemonSet"),
+        not_negative("minReadySeconds"),
+        inside("updateStrategy", _daemon_strategy, absent={}),
+        not_negative("revisionHistoryLimit"),
+    )
+    fixed = ("spec.selector",)
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start the template generation, which lives in an annotation."""
         super().prepare_create(obj)
-        obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "0")
-        obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
+        obj["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = "1"
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Raise the template generation when the template changed."""
@@ -151,31 +166,3 @@ class DaemonSet(Workload):
             value = str(int(before) + 1)
         new["metadata"].setdefault("annotations", {})
         new["metadata"]["annotations"] = {**new["metadata"]["annotations"], TEMPLATE_GENERATION: value}
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the whole spec."""
-        spec = obj["spec"]
-        found = self.check_selector(spec)
-        found += self.check_template(spec)
-        found += not_negative(spec, ("minReadySeconds",), "spec")
-        strategy = spec.get("updateStrategy") or {}
-        kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-        if kind == "RollingUpdate":
-            field = "spec.updateStrategy.rollingUpdate"
-            if rolling is None:
-                found.append(required(field))
-            else:
-                value = rolling.get("maxUnavailable", 0)
-                found += percent_or_count(value, f"{field}.maxUnavailable", cap=True)
-                if number_of(value) == 0 and number_of(rolling.get("maxSurge", 0)) == 0:
-                    shown = Raw(
-                        f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}'
-                    )
-                    found.append(invalid(f"{field}.maxUnavailable", shown, "cannot be 0"))
-        elif kind != "OnDelete":
-            found.append(not_supported("spec.updateStrategy.type", kind, ("RollingUpdate", "OnDelete")))
-        return found + not_negative(spec, ("revisionHistoryLimit",), "spec")
-
-    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """The selector may not change."""
-        return [*self.check(new), *selector_kept(new, old)]

@@ -5,35 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid
+from services._rules.kubernetes.validation.name_formats import subdomain
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.field_errors import FieldError, forbidden, invalid, required
-from services.apiserver.kinds.name_formats import subdomain
+from services.apiserver.kinds.checks.containers import IMAGE
+from services.apiserver.kinds.rules import apply, each
 
 SPEC_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
     "`spec.activeDeadlineSeconds` or `spec.tolerations` (only additions to existing tolerations)"
 )
+_IMAGES = (each("containers", IMAGE), each("initContainers", IMAGE))
 
 
 def check(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with an update of a pod."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found: list[FieldError] = []
-    stop = False
-    for name in ("containers", "initContainers"):
-        if len(spec.get(name) or ()) != len(before.get(name) or ()):
-            found.append(forbidden(f"spec.{name}", "pod updates may not add or remove containers"))
-            stop = True
-    if stop:
+    found = [
+        forbidden(f"spec.{name}", "pod updates may not add or remove containers")
+        for name in ("containers", "initContainers")
+        if len(spec.get(name) or ()) != len(before.get(name) or ())
+    ]
+    if found:
         return found
-    for name in ("containers", "initContainers"):
-        for index, item in enumerate(spec.get(name) or ()):
-            image = item.get("image", "")
-            if not image:
-                found.append(required(f"spec.{name}[{index}].image"))
-            elif image.strip() != image:
-                place = f"spec.{name}[{index}].image"
-                found.append(invalid(place, image, "must not have leading or trailing whitespace"))
+    found += apply(_IMAGES, spec, "spec")
     found += _deadline(spec, before)
     found += _tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
     if not found and _fixed(spec) != _fixed(before):
@@ -58,16 +53,12 @@ def _deadline(spec: Manifest, before: Manifest) -> list[FieldError]:
 
 
 def _tolerations(items: list[Manifest], before: list[Manifest]) -> list[FieldError]:
+    kept = [{key: value for key, value in item.items() if key != "tolerationSeconds"} for item in items]
     found: list[FieldError] = []
-    for old in before:
-        fixed = {key: value for key, value in old.items() if key != "tolerationSeconds"}
-        if not any(
-            {key: value for key, value in item.items() if key != "tolerationSeconds"} == fixed for item in items
-        ):
-            text = "existing toleration can not be modified except its tolerationSeconds"
-            found.append(forbidden("spec.tolerations", text))
-            break
-    return found + pod_checks.tolerations(items, "spec.tolerations")
+    if any({key: value for key, value in old.items() if key != "tolerationSeconds"} not in kept for old in before):
+        text = "existing toleration can not be modified except its tolerationSeconds"
+        found.append(forbidden("spec.tolerations", text))
+    return found + pod_checks.TOLERATIONS({"tolerations": items}, "spec")
 
 
 def _fixed(spec: Manifest) -> Manifest:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from schemas.manifest import Manifest
+from services._rules.kubernetes import quantity
+from services._rules.kubernetes.validation.field_errors import FieldError
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks import quantities as quantity
-from services.apiserver.kinds.field_errors import FieldError
+from services.apiserver.kinds.rules import inside
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
 
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -18,8 +17,8 @@ TOLERATION_SECONDS = 300
 class Pod(BuiltinKind):
     """core/v1 Pod."""
 
-    has_status = True
     graceful_delete = True
+    rules = pod_checks.POD
 
     def default(self, obj: Manifest) -> None:
         """Fill in the pod spec."""
@@ -49,10 +48,6 @@ class Pod(BuiltinKind):
             if name in before:
                 spec.setdefault(name, before[name])
 
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check metadata rules of pods and the whole spec."""
-        return pod_checks.pod(obj)
-
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only images, the deadline and additional tolerations may change."""
         return pod_update.check(new, old)
@@ -81,14 +76,8 @@ class Pod(BuiltinKind):
 class PodTemplate(BuiltinKind):
     """core/v1 PodTemplate."""
 
-    def default(self, obj: Manifest) -> None:
-        """Fill in the template."""
-        if "template" in obj:
-            pod_defaults.template(obj["template"])
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the template."""
-        return pod_checks.template(obj.get("template") or {}, "template")
+    defaults = {"template?": pod_defaults.template}
+    rules = (inside("template", *pod_checks.TEMPLATE, absent={}),)
 
 
 def tolerate_failing_nodes(spec: Manifest) -> None:
@@ -107,33 +96,24 @@ def tolerate_failing_nodes(spec: Manifest) -> None:
 
 def qos_class(spec: Manifest) -> str:
     """Return Guaranteed, Burstable or BestEffort from the cpu and memory of all containers."""
-    requests: dict[str, Decimal] = {}
-    limits: dict[str, Decimal] = {}
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
     guaranteed = True
     for item in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         resources = item.get("resources") or {}
-        found = set()
-        for name, amount in (resources.get("requests") or {}).items():
-            value = _amount(amount)
-            if name in ("cpu", "memory") and value:
-                requests[name] = requests.get(name, Decimal(0)) + value
-        for name, amount in (resources.get("limits") or {}).items():
-            value = _amount(amount)
-            if name in ("cpu", "memory") and value:
-                found.add(name)
-                limits[name] = limits.get(name, Decimal(0)) + value
-        guaranteed = guaranteed and len(found) == 2
+        _add(resources.get("requests") or {}, requests)
+        guaranteed = _add(resources.get("limits") or {}, limits) == 2 and guaranteed
     if not requests and not limits:
         return "BestEffort"
-    if (
-        guaranteed
-        and all(limits.get(name) == value for name, value in requests.items())
-        and len(requests) == len(limits)
-    ):
+    if guaranteed and len(requests) == len(limits) and all(limits.get(name) == requests[name] for name in requests):
         return "Guaranteed"
     return "Burstable"
 
 
-def _amount(value: object) -> Decimal:
-    amount = quantity.value_of(value)
-    return amount if amount > 0 else Decimal(0)
+def _add(amounts: Manifest, total: dict[str, int]) -> int:
+    """Add what counts for the class to the total, and return how many resources that are."""
+    found = {name: quantity.parse(amounts[name]).nano for name in ("cpu", "memory") if name in amounts}
+    counted = {name: nano for name, nano in found.items() if nano > 0}
+    for name, nano in counted.items():
+        total[name] = total.get(name, 0) + nano
+    return len(counted)

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         found = damage(Path(store), server[0])
     except OSError as error:
-        # Without room for a copy, or without its memory: as every server starts.
+        # Without space for a copy, or without its memory: as every server starts.
         sys.stderr.write(f"the log was not checked before the start: {error}\n")
         found = []
     if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from schemas.subjects import blob, cluster, policy_key, template
 from services._rules.history.delta_encoding import base_of, decode_delta
 from services.apiserver.store.store_port import Key
 from services.apiserver.store.subject_names import key_of
+from services.cli.common.moments import present
 from services.cli.log.disk import records
 from services.cli.log.disk.files import StreamFiles, content_of, streams_in
 from services.cli.log.disk.records import Record
@@ -74,7 +74,7 @@ def _manifest(subject: str, data: bytes, blobs: StreamFiles | None) -> Manifest 
         return None
     manifest: Manifest = msgspec.json.decode(content)
     metadata = {
-        "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "creationTimestamp": present(),
         **manifest["metadata"],
         "uid": event.uid,
     }

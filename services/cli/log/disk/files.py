@@ -62,7 +62,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def messages(self) -> str:
-        """Which messages it held, as far as anything tells."""
+        """Which messages it held, as far as is known."""
         gap = self.gap
         if gap.last == gap.first:
             return f"{gap.first} ({gap.subject})" if gap.subject else str(gap.first)

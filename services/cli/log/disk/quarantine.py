@@ -1,6 +1,6 @@
 """Sets damaged messages aside: mends those of which one byte changed, keeps a copy of the others, and lets the rest be.
 
-A block is written anew with a record in the place of what was lost that says that a message was removed: its sequence
+A block is written again with a record in the place of what was lost that says that a message was removed: its sequence
 is not given to another one. The block as it was, and what can be read of each message, go to a directory.
 """
 

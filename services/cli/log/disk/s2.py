@@ -43,13 +43,13 @@ def decompressed(content: bytes) -> tuple[bytes, bool]:
     return bytes(out[: size - _CHECKSUM]) + content[end:], whole
 
 
-def _declared(body: bytes, room: int) -> int:
+def _declared(body: bytes, space: int) -> int:
     """How many bytes a broken chunk stands for."""
     try:
         size, _ = _uvarint(body, 0)
     except Broken:
         return 0
-    return max(0, min(size, room - _CHECKSUM))
+    return max(0, min(size, space - _CHECKSUM))
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:

@@ -1,0 +1,126 @@
+"""The commands of fleetlog about an installation as a whole: up, stop, demo, topology, certs, crds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.common.command import Commands, Work
+from services.cli.common.installation_options import Directory, Kubeconfig, control
+from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.installation.up_options import InstallationOptions
+
+app = Commands()
+crds = Commands(
+    name="crds",
+    help="Definitions of our kinds (CustomResourceDefinitions).",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command(
+    epilog="""Examples:
+
+fleetlog up                               # three simulated members, member3 with an agent
+
+fleetlog up --members 5 --dir /tmp/fleet
+
+fleetlog up --control-kubeconfig cp.yaml --member m1=m1.yaml --member m2=m2.yaml
+
+fleetlog up --nats nats://a:4222,nats://b:4222,nats://c:4222
+
+fleetlog up --nats nats://a:4222 --nats-creds nats-auth/hub.creds
+""",
+)
+def up(options: InstallationOptions) -> Work:
+    """Start everything on this machine; prints `ready` and runs until Ctrl-C. The data stays for the next start."""
+    from services.cli.installation import up as starting
+
+    return starting.up(options)
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog stop                             # the nearest .fleetlog upwards
+fleetlog stop --dir /tmp/fleet --timeout 120
+""",
+)
+def stop(
+    directory: Directory = DEFAULT_DIRECTORY,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds that it has to stop by itself; then its processes are killed.", min=0)
+    ] = 60.0,
+) -> None:
+    """Stop the installation of a directory, also what is left of one whose supervisor was killed; the data stays.
+
+    Ends with 0 when nothing runs any more (or nothing ran), with 1 when there is no installation or it does not end.
+    """
+    from services.cli.common.layout import Layout
+    from services.cli.common.running import complain
+    from services.cli.supervision.stop_command import stop_installation
+
+    typer.echo(stop_installation(Layout(directory), timeout, complain))
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog demo
+fleetlog demo --dir /tmp/demo             # keeps its data there
+""",
+)
+def demo(
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Directory to use instead of a temporary one.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
+) -> Work:
+    """Start an installation, run a Deployment on two clusters, and print its history; then stop."""
+    from services.cli.installation import demo as demonstration
+
+    return demonstration.demo(directory, keep=keep)
+
+
+@app.command()
+def topology(output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "") -> None:
+    """Print the streams of the log, and who writes and reads which subject."""
+    from services.cli.common import stream_topology
+
+    print(stream_topology.topology(output), end="")
+
+
+@app.command(epilog="Examples:\n\n\b\nfleetlog certs --out deploy\nfleetlog certs --out deploy --agent member3")
+def certs(
+    out: Annotated[Path, typer.Option(help="Directory to write into.")] = Path("deploy"),
+    control: Annotated[str, typer.Option(help="URL of the control plane in the kubeconfigs.")] = "",
+    agent: Annotated[
+        list[str] | None, typer.Option(help="A pull member whose agent gets an account of the log; also later on.")
+    ] = None,
+    drop_agent: Annotated[list[str] | None, typer.Option(help="A pull member whose agent loses its account.")] = None,
+) -> Work:
+    """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
+    from services.cli.installation import certificate_files
+
+    return certificate_files.write(out, control, agent or (), drop_agent or ())
+
+
+@crds.command("apply", epilog="Example:\n\nfleetlog crds apply --kubeconfig cp.yaml")
+def crds_apply(directory: Directory = DEFAULT_DIRECTORY, kubeconfig: Kubeconfig = "") -> Work:
+    """Create or update the definitions in a control plane and wait until they are established."""
+    from services.cli.installation.install_crds import apply
+
+    return apply(control(directory, kubeconfig))
+
+
+@crds.command("print", epilog="Example:\n\nfleetlog crds print | kubectl apply --server-side -f -")
+def crds_print(output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml") -> Work:
+    """Print the definitions."""
+    from services.cli.installation.install_crds import show
+
+    return show(output)
