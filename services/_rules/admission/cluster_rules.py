@@ -7,21 +7,24 @@ from schemas.manifest import Manifest
 from services._rules.admission.common import value_formats as formats
 from services._rules.admission.common.answer import Context
 from services._rules.kubernetes import quantity
+from services._rules.kubernetes.patch.json_patch import without_nulls
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as metadata
-from services._rules.kubernetes.validation.field_errors import (
-    FieldError,
-    duplicate,
+from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
+    apply,
+    choice,
+    distinct,
     each,
-    invalid,
-    not_supported,
-    required,
+    formed,
+    inside,
+    needed,
+    refused,
+    text,
 )
 
 Part = Mapping[str, Any]
 
-_MODES: Final = ("Pull", "Push")
-_EFFECTS: Final = ("NoSchedule", "NoExecute")
 _BOUNDS: Final = ("min", "max")
 _PROXY_SCHEMES: Final = ("http", "https", "socks5")
 _MAX: Final = str(2**63 - 1)
@@ -69,67 +72,51 @@ def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     meta, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     found = metadata.check_change(meta, old.get("metadata") or {}) if old is not None else []
     found += metadata.check_create(meta, formats.cluster_name, namespaced=False)
-    mode = spec.get("syncMode") or ""
-    if not mode:
+    if not spec.get("syncMode"):
         found.append(required("spec.syncMode"))
-    if mode not in _MODES:
-        found.append(not_supported("spec.syncMode", mode, _MODES))
-    found += _endpoint(spec.get("apiEndpoint") or "")
-    for field in ("secretRef", "impersonatorSecretRef"):
-        reference = spec.get(field)
-        if reference is not None:
-            found += [required(f"spec.{field}.{name}") for name in ("namespace", "name") if not reference.get(name)]
-    found += _proxy(spec.get("proxyURL") or "")
-    return found + _topology(spec) + _taints(spec.get("taints") or []) + _models(spec.get("resourceModels") or [])
+    found += apply(_SPEC, without_nulls(spec), "spec")
+    return found + _models(spec.get("resourceModels") or [])
 
 
-def _endpoint(endpoint: str) -> list[FieldError]:
+def _endpoint(endpoint: str) -> list[str]:
     if not endpoint:
         return []
     url = formats.Url(endpoint)
     problems = [url.error] if url.error else []
     if not url.error and not url.host:
         problems.append("must have a host, as in https://host:port")
-    for what, text in (("user information", url.user), ("a query", url.query), ("a fragment", url.fragment)):
-        if text:
-            problems.append(f"must not have {what}")
-    return each("spec.apiEndpoint", endpoint, problems)
+    parts = (("user information", url.user), ("a query", url.query), ("a fragment", url.fragment))
+    return problems + [f"must not have {what}" for what, found in parts if found]
 
 
-def _proxy(proxy: str) -> list[FieldError]:
-    if not proxy:
-        return []
+def _proxy(proxy: str) -> list[str]:
     url = formats.Url(proxy)
     problem = url.error or ("" if url.scheme in _PROXY_SCHEMES else "must start with http://, https:// or socks5://")
-    return [invalid("spec.proxyURL", proxy, problem)] if problem else []
+    return [problem] if proxy and problem else []
 
 
-def _topology(spec: Part) -> list[FieldError]:
-    found: list[FieldError] = []
-    for field in ("provider", "region", "zone"):
-        value = spec.get(field) or ""
-        found += each(f"spec.{field}", value, names.label_value(value))
-    for position, zone in enumerate(spec.get("zones") or ()):
-        found += each(f"spec.zones[{position}]", zone or "", names.label_value(zone or ""))
-    if spec.get("zone") and spec.get("zones"):
-        found.append(invalid("spec.zone", spec["zone"], "cannot be set together with zones"))
-    return found
+def _same_taint(taint: Part, path: str) -> FieldError:
+    return duplicate(path, f"{taint.get('key') or ''}:{taint.get('effect') or ''}")
 
 
-def _taints(taints: list[Part]) -> list[FieldError]:
-    found: list[FieldError] = []
-    seen: set[tuple[str, str]] = set()
-    for position, taint in enumerate(taints):
-        key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
-        place = f"spec.taints[{position}]"
-        found += each(f"{place}.key", key, names.qualified(key))
-        found += each(f"{place}.value", value, names.label_value(value))
-        if effect not in _EFFECTS:
-            found.append(not_supported(f"{place}.effect", effect, _EFFECTS))
-        if (key, effect) in seen:
-            found.append(duplicate(place, f"{key}:{effect}"))
-        seen.add((key, effect))
-    return found
+_REFERENCE: Final = needed("namespace", "name")
+_SPEC: Final = (
+    choice("syncMode", ("Pull", "Push"), blank=True),
+    text("apiEndpoint", _endpoint),
+    inside("secretRef", _REFERENCE),
+    inside("impersonatorSecretRef", _REFERENCE),
+    text("proxyURL", _proxy),
+    *(text(name, names.label_value) for name in ("provider", "region", "zone")),
+    each("zones", formed(names.label_value)),
+    refused("zone", "cannot be set together with zones", lambda spec: spec.get("zone") and spec.get("zones")),
+    each(
+        "taints",
+        text("key", names.qualified, blank=True),
+        text("value", names.label_value),
+        choice("effect", ("NoSchedule", "NoExecute"), blank=True),
+        distinct(lambda taint: (taint.get("key") or "", taint.get("effect") or ""), _same_taint),
+    ),
+)
 
 
 def _models(models: list[Part]) -> list[FieldError]:

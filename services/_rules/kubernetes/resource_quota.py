@@ -16,10 +16,10 @@ from services._rules.kubernetes.quantity import ZERO, Quantity, QuantityError, f
 
 Amounts = dict[str, Quantity]
 
-_COUNTED: Final = frozenset(
+COUNTED: Final = frozenset(
     {"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"}
 )
-_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 _ONE: Final = from_value(1)
 _FINISHED: Final = ("Succeeded", "Failed")
 
@@ -33,7 +33,7 @@ def usage(group: str, plural: str, obj: Manifest) -> Amounts:
         if (obj.get("status") or {}).get("phase") not in _FINISHED:
             used |= {"pods": _ONE, **_of_pod(obj)}
         return used
-    if plural in _COUNTED:
+    if plural in COUNTED:
         used[plural] = _ONE
     spec = obj.get("spec") or {}
     if plural == "services":
@@ -52,7 +52,7 @@ def _of_pod(pod: Manifest) -> Amounts:
     found: Amounts = {}
     for name, amount in pod_amounts(spec, "requests").items():
         found[f"requests.{name}"] = amount
-        if name in _PLAIN:
+        if name in PLAIN:
             found[name] = amount
     for name, amount in pod_amounts(spec, "limits").items():
         found[f"limits.{name}"] = amount
@@ -88,7 +88,7 @@ def refusal(quota: Manifest, wanted: Amounts, taken: Iterable[Amounts]) -> str:
     hard = {name: _amount(text) for name, text in ((quota.get("spec") or {}).get("hard") or {}).items()}
     name = quota["metadata"]["name"]
     if "pods" in wanted:
-        compute = (one for one in sorted(hard) if one.rpartition(".")[2] in _PLAIN)
+        compute = (one for one in sorted(hard) if one.rpartition(".")[2] in PLAIN)
         missing = [one for one in compute if one not in wanted]
         if missing:
             return f"failed quota: {name}: must specify {','.join(missing)}"

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import FieldError
+from services._rules.kubernetes.validation.field_rules import Rules, apply, changed, inside, lookup
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
-from services.apiserver.kinds.rules import Rules, apply, changed, inside, lookup
 
 NEWEST = 1 << 30
 """The release of a server that stands for none in particular."""

@@ -59,7 +59,8 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Manifest 
 def aggregated(registry: Registry, core: bool, version: str) -> Manifest:
     """Return the APIGroupDiscoveryList at /api (`core`) or /apis."""
     items: list[Manifest] = []
-    for group in [""] if core else registry.groups():
+    served = [""] if registry.versions("") else []
+    for group in served if core else registry.groups():
         versions = [
             {
                 "version": name,

@@ -7,12 +7,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.common.running import NotReady
-
-Manifest = dict[str, Any]
 
 waiting: Final[dict[str, str]] = {}
 """What this process waits for, and the last complaint of each."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
@@ -141,8 +142,6 @@ async def _until(what: str, kubeconfig: Path, look: Callable[[KubeClient], Await
         await wait_until(what, complaint, 60.0)
         return client.server
 
-
-Manifest = dict[str, Any]
 
 _CERTIFICATE: Final = frozenset(
     {"client-certificate", "client-certificate-data", "client-key", "client-key-data"},

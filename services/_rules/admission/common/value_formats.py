@@ -1,6 +1,5 @@
-"""Validates formats of cluster names, addresses and URLs; each check returns the problem, nothing for a valid value."""
+"""Validates formats of cluster names, JSON pointers and URLs; each check returns what is wrong with a value."""
 
-import ipaddress
 import re
 from typing import Final
 
@@ -15,15 +14,6 @@ def cluster_name(value: str) -> list[str]:
     if not value:
         return ["a cluster name must not be empty"]
     return names.label(value) if len(value) <= _LONGEST_CLUSTER else ["must be no more than 48 characters"]
-
-
-def ip_address(value: str) -> list[str]:
-    """An IPv4 or IPv6 address."""
-    try:
-        address = ipaddress.ip_address(value)
-    except ValueError:
-        return ["must be an IP address"]
-    return ["must be an IP address without zone"] if getattr(address, "scope_id", None) else []
 
 
 def json_pointer(value: str) -> list[str]:

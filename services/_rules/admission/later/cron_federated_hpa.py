@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.admission.later.federated_hpa import target_reference
 from services._rules.constants import AUTOSCALING_API
+from services._rules.kubernetes.patch.json_patch import without_nulls
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as metadata
 from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, invalid
+from services._rules.kubernetes.validation.field_rules import apply
+from services._rules.kubernetes.validation.metric_targets import REFERENCE
 
 _MACROS: Final = frozenset(
     {
@@ -102,7 +104,7 @@ def validate(obj: Manifest) -> list[FieldError]:
     if target.get("apiVersion") == AUTOSCALING_API and kind != "FederatedHPA":
         found.append(invalid("spec.scaleTargetRef.kind", kind, f"of {AUTOSCALING_API} only FederatedHPA can be scaled"))
         return found
-    found += target_reference(target, "spec.scaleTargetRef")
+    found += apply(REFERENCE, without_nulls(target), "spec.scaleTargetRef")
     seen: set[str] = set()
     for position, rule in enumerate(spec.get("rules") or ()):
         place = f"spec.rules[{position}]"

@@ -11,39 +11,15 @@ from services._rules.admission.common.answer import Denied
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.pod_resources import add_to
 from services._rules.kubernetes.quantity import NANO, Quantity
+from services._rules.kubernetes.resource_quota import COUNTED, PLAIN
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, forbidden, invalid
 from services._rules.scheduling.division.usage import resource_usage
 
 Part = Mapping[str, Any]
 
-_COUNTED: Final = frozenset(
-    {
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    }
-)
-_MEASURED: Final = frozenset(
-    {
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "requests.cpu",
-        "requests.memory",
-        "requests.storage",
-        "requests.ephemeral-storage",
-        "limits.cpu",
-        "limits.memory",
-        "limits.ephemeral-storage",
-    }
-)
+_COUNTED: Final = COUNTED | {"services.nodeports", "services.loadbalancers"}
+_MEASURED: Final = {f"{of}{name}" for of in ("", "requests.", "limits.") for name in PLAIN} | {"requests.storage"}
 _HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
 _LONGEST_NAME: Final = 63
 _QUOTA_EXCEEDED: Final = "QuotaExceeded"

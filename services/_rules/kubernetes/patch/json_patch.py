@@ -147,15 +147,16 @@ def _merge(original: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
         if isinstance(current, dict):
             result[key] = _merge(current, value) if isinstance(value, dict) else value
         else:
-            result[key] = _without_nulls(value)
+            result[key] = without_nulls(value)
     return result
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a value without the members and items that are null."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
+        return [without_nulls(item) for item in value if item is not None]
     return value
 
 

@@ -14,7 +14,7 @@ from services._rules.kubernetes.validation.field_errors import (
     invalid,
     required,
 )
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     apply,
     choice,

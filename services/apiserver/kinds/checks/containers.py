@@ -17,9 +17,9 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
+    PORT_RANGE,
     Rules,
     apply,
     choice,
@@ -30,13 +30,14 @@ from services.apiserver.kinds.rules import (
     not_negative,
     number,
     one_of,
+    port_or_name,
     started,
     text,
     unique,
 )
+from services.apiserver.kinds.checks.security_contexts import CONTAINER as SECURITY
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
-PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOL = choice("protocol", PROTOCOLS, need="")
 _HUGE = "hugepages-"
 NATIVE = ("cpu", "memory", "storage", "ephemeral-storage")
@@ -49,13 +50,6 @@ def _untrimmed(value: str) -> list[str]:
 
 
 IMAGE = text("image", _untrimmed, need="")
-
-
-def port_or_name(value: int | str, field: str) -> list[FieldError]:
-    """Return what is wrong with a port given by number or name."""
-    if isinstance(value, str):
-        return [invalid(field, value, text) for text in names.port_name(value)]
-    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
 
 
 _PORT = inside("port", port_or_name, absent=0)

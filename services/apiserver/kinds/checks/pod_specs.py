@@ -13,12 +13,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services.apiserver.kinds.checks import affinities as affinity_checks
-from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import security_contexts as security_checks
-from services.apiserver.kinds.checks import volumes as volume_checks
-from services.apiserver.kinds.checks.status_fields import parsed
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     apply,
     choice,
@@ -32,6 +27,11 @@ from services.apiserver.kinds.rules import (
     text,
     valid,
 )
+from services._rules.kubernetes.validation.status_fields import parsed
+from services.apiserver.kinds.checks import affinities as affinity_checks
+from services.apiserver.kinds.checks import containers as container_checks
+from services.apiserver.kinds.checks import security_contexts as security_checks
+from services.apiserver.kinds.checks import volumes as volume_checks
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1

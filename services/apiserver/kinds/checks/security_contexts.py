@@ -7,7 +7,7 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
-from services.apiserver.kinds.rules import apply, choice, each, inside, number, only_if, text, valid
+from services._rules.kubernetes.validation.field_rules import apply, choice, each, inside, number, only_if, text, valid
 
 _HIGHEST: Final = 2**31 - 1
 _IN_RANGE: Final = f"must be between 0 and {_HIGHEST}, inclusive"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, forbidden, invalid, required
-from services.apiserver.kinds.checks.containers import MAP_ENTRIES, no_dots
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     choice,
@@ -19,6 +18,7 @@ from services.apiserver.kinds.rules import (
     unique,
     valid,
 )
+from services.apiserver.kinds.checks.containers import MAP_ENTRIES, no_dots
 
 _HOST_PATH_TYPES = (
     "",

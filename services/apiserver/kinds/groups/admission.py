@@ -8,10 +8,7 @@ from typing import Any
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     apply,
@@ -26,6 +23,9 @@ from services.apiserver.kinds.rules import (
     text,
     unique,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.kind_model import Resource
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 SIDE_EFFECTS = {"v1": ("None", "NoneOnDryRun"), "v1beta1": ("None", "NoneOnDryRun", "Some", "Unknown")}

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation import metric_targets as metric_checks
+from services._rules.kubernetes.validation.field_errors import FieldError
+from services._rules.kubernetes.validation.field_rules import apply, each, inside
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import metric_targets as metric_checks
-from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults
-from services.apiserver.kinds.rules import apply, each, inside, number
 
 CPU_PERCENT = 80
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
@@ -24,12 +24,6 @@ BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
 def _cpu(percent: int) -> Manifest:
     target = {"type": "Utilization", "averageUtilization": percent}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-
-
-def _limits(spec: Manifest, path: str) -> Errors:
-    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-    if least is not None and not (most >= least):
-        yield invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
 
 
 _ALL_AT_ONCE = {"type": "Percent", "value": 100, "periodSeconds": 15}
@@ -49,12 +43,7 @@ _MEASURED = (inside("spec", each("metrics", metric_checks.metric), inside("behav
 class Autoscaler(BuiltinKind):
     """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
 
-    spec_rules = (
-        number("minReplicas", 1, detail="must be greater than or equal to 1"),
-        number("maxReplicas", 1, detail="must be greater than 0", absent=0),
-        _limits,
-        inside("scaleTargetRef", *metric_checks.REFERENCE, absent={}),
-    )
+    spec_rules = metric_checks.SIZES
     status_rules = counts(("currentReplicas", "desiredReplicas"))
 
     def default(self, obj: Manifest) -> None:

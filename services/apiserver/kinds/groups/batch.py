@@ -11,12 +11,12 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import apply, changed, choice, inside, lookup, not_negative, text
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.rules import apply, changed, choice, inside, lookup, not_negative, text
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import MISMATCH, matches
 

@@ -13,9 +13,7 @@ from services._rules.kubernetes.validation.field_errors import (
     invalid,
     required,
 )
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     Siblings,
@@ -28,6 +26,8 @@ from services.apiserver.kinds.rules import (
     only_if,
     unique,
 )
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.kind_model import Resource
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 USAGES = (

@@ -8,11 +8,11 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, duplicate, forbidden, invalid
+from services._rules.kubernetes.validation.field_rules import changed, choice, distinct, each, inside, number, text
 from services._rules.kubernetes.validation.object_metadata import qualified_finalizer
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import amount, amounts
-from services.apiserver.kinds.rules import changed, choice, distinct, each, inside, number, text
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _LAST_UNLABELLED = 20

@@ -17,7 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
     required,
     too_long,
 )
-from services._rules.kubernetes.validation.object_metadata import immutable
+from services._rules.kubernetes.validation.field_rules import immutable
 from services.apiserver.kinds.builtin import BuiltinKind
 
 SIZE_LIMIT = 1024 * 1024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import Check, needed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import Check, needed
 
 # events.k8s.io name -> core name
 _NAMES = {

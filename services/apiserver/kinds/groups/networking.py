@@ -9,89 +9,24 @@ from typing import Any
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, Raw, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
+    Rules,
+    changed,
+    choice,
+    each,
+    inside,
+    listed,
+    needed,
+    port_or_name,
+)
+from services._rules.kubernetes.validation.ingress_rules import ingress_rules, one_class
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.containers import PROTOCOLS, port_or_name
-from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, parsed
+from services.apiserver.kinds.checks.containers import PROTOCOLS
 from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import Check, Rules, changed, choice, each, formed, inside, listed, needed
 
-CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-
-
-def _host(host: str, field: str) -> list[FieldError]:
-    if parsed(host):
-        return [invalid(field, host, "must be a DNS name, not an IP address")]
-    check = names.wildcard if "*" in host else names.subdomain
-    return [invalid(field, host, text) for text in check(host)]
-
-
-def _path(path: Manifest, field: str) -> Errors:
-    kind, place, text = path.get("pathType"), f"{field}.path", path.get("path", "")
-    if kind not in _PATH_TYPES or (kind == "ImplementationSpecific" and not text):
-        return
-    if not text.startswith("/"):
-        yield invalid(place, text, "must be an absolute path")
-    elif kind != "ImplementationSpecific":
-        inner = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
-        yield from (invalid(place, text, f"must not contain '{part}'") for part in inner)
-        yield from (invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end))
-
-
-_PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
-_PATH_TYPE = choice("pathType", _PATH_TYPES, need="pathType must be specified", blank=True)
-
-
-def _backend(version: str) -> Check:
-    stable = version == "v1"
-    name_field = "service.name" if stable else "serviceName"
-
-    def check(backend: Manifest, field: str) -> list[FieldError]:
-        service, resource = backend.get("service"), backend.get("resource")
-        if service is not None and resource is not None:
-            return [invalid(field, "", "cannot set both resource and service backends")]
-        if resource is not None:
-            return needed("kind", "name")(resource, f"{field}.resource")
-        if service is None:
-            missing = "either service or resource must be set"
-            return [required(field, missing) if stable else required(f"{field}.serviceName")]
-        name, port, place = service.get("name", ""), service.get("port") or {}, f"{field}.{name_field}"
-        found = [invalid(place, name, text) for text in names.dns1035(name)] if name else [required(place)]
-        if port.get("name") and port.get("number"):
-            found.append(invalid(field, "", "cannot set both port name & port number"))
-        elif given := port.get("name") or port.get("number"):
-            found += port_or_name(given, f"{field}.service.port.{'name' if port.get('name') else 'number'}")
-        else:
-            found.append(required(field, "port name or number is required"))
-        return found
-
-    return check
-
-
-def _some_rule(version: str) -> Check:
-    def check(spec: Manifest, path: str) -> list[FieldError]:
-        if spec.get("defaultBackend") is not None or spec.get("rules"):
-            return []
-        text = f"either {'`defaultBackend`' if version == 'v1' else '`backend`'} or `rules` must be specified"
-        return [invalid(path, Raw("[]networking.IngressRule(nil)"), text)]
-
-    return check
-
-
-def _default_backend(version: str) -> Check:
-    check = _backend(version)
-    field = "defaultBackend" if version == "v1" else "backend"
-    return lambda spec, path: check(spec["defaultBackend"], f"{path}.{field}") if "defaultBackend" in spec else []
-
-
-def _one_class(obj: Manifest, _: str) -> list[FieldError]:
-    meta, spec = obj["metadata"], obj.get("spec") or {}
-    annotations = meta.get("annotations") or {}
-    if spec.get("ingressClassName") is None or CLASS_ANNOTATION not in annotations or meta.get("resourceVersion"):
-        return []
-    text = "can not be set when the class field is also set"
-    return [invalid(f"annotations.{CLASS_ANNOTATION}", annotations[CLASS_ANNOTATION], text)]
 
 
 class Ingress(BuiltinKind):
@@ -113,18 +48,7 @@ class Ingress(BuiltinKind):
     @classmethod
     def rules_of(cls, resource: Resource) -> Rules:
         """Return the rules of a version, which names backends in its own terms."""
-        path = (_PATH_TYPE, _path, inside("backend", _backend(resource.version), absent={}))
-        http = inside("http", needed("paths"), each("paths", *path))
-        spec = inside(
-            "spec",
-            each("tls", each("hosts", _host)),
-            _some_rule(resource.version),
-            _default_backend(resource.version),
-            each("rules", inside("host", _host), http),
-            inside("ingressClassName", formed(names.subdomain)),
-            absent={},
-        )
-        return (spec, _one_class)
+        return (*ingress_rules(resource.version), one_class)
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the v1 form."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import Errors, invalid
+from services._rules.kubernetes.validation.field_rules import inside, not_negative
 from services.apiserver.kinds.builtin import PlainWithStatus
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads.deployments import percent_or_count
 
 

@@ -8,10 +8,19 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
-from services._rules.kubernetes.validation.object_metadata import immutable
+from services._rules.kubernetes.validation.field_rules import (
+    Rules,
+    each,
+    immutable,
+    inside,
+    lookup,
+    needed,
+    refused,
+    unique,
+    unwanted,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import amount, not_standard
-from services.apiserver.kinds.rules import Rules, each, inside, lookup, needed, refused, unique, unwanted
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, invalid, not_supported
+from services._rules.kubernetes.validation.field_rules import Check, Rules, apply, choice, each, inside, needed, text
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.kind_model import Resource
-from services.apiserver.kinds.rules import Check, Rules, apply, choice, each, inside, needed, text
 
 GROUP = "rbac.authorization.k8s.io"
 _SELECTORS = "at least one clusterRoleSelector required if aggregationRule is non-nil"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import Rules, inside, lookup, refused
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.rules import Rules, inside, lookup, refused
 
 
 class Binding(BuiltinKind):

@@ -17,25 +17,26 @@ from services._rules.kubernetes.validation.field_errors import (
     invalid,
     required,
 )
-from services._rules.kubernetes.validation.object_metadata import immutable
-from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS, port_or_name
-from services.apiserver.kinds.checks.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
-from services.apiserver.kinds.defaults import Defaults
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Test,
     choice,
     distinct,
     each,
+    immutable,
     inside,
     needed,
     number,
     only_if,
+    port_or_name,
     refused,
     text,
     unique,
     unwanted,
 )
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS
+from services.apiserver.kinds.defaults import Defaults
 
 UNSET = "primary clusterIP can not be unset"
 _STICKY = Defaults({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})

@@ -16,12 +16,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services._rules.kubernetes.validation.object_metadata import immutable
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
-from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.containers import resource_name
-from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Form,
     Siblings,
@@ -30,6 +25,7 @@ from services.apiserver.kinds.rules import (
     each,
     every,
     given,
+    immutable,
     inside,
     listed,
     lookup,
@@ -41,6 +37,10 @@ from services.apiserver.kinds.rules import (
     unwanted,
     valid,
 )
+from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
+from services.apiserver.kinds.checks.containers import resource_name
+from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_expressions
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
@@ -16,26 +16,44 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import (
+    NOT_NEGATIVE,
+    Check,
+    given,
+    inside,
+    needed,
+    not_negative,
+    number,
+    refused,
+)
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.status_fields import counts
 from services.apiserver.kinds.defaults import Defaults, Fill
-from services.apiserver.kinds.rules import NOT_NEGATIVE, Check, given, inside, needed, not_negative, number, refused
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"
 
 
 def matches(selector: Manifest, labels: dict[str, str]) -> bool:
-    """Return whether labels satisfy a label selector; one that is reported as invalid excludes nothing."""
-    if not (selector.get("matchLabels") or {}).items() <= labels.items():
-        return False
-    expressions = selector.get("matchExpressions")
-    try:
-        return not expressions or Selector(compile_expressions(expressions)).matches(labels)
-    except LabelSelectorError:
-        return True
+    """Return whether labels satisfy a label selector, which may be an invalid one that is reported elsewhere."""
+    expressions = selector.get("matchExpressions") or ()
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        _holds(item.get("operator"), labels.get(item.get("key", "")), item.get("values") or ()) for item in expressions
+    )
+
+
+def _holds(operator: str | None, value: str | None, values: Sequence[str]) -> bool:
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists" | "DoesNotExist":
+            return (value is not None) == (operator == "Exists")
+        case _:
+            return True
 
 
 def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:

@@ -14,9 +14,9 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services._rules.kubernetes.validation.field_rules import inside, not_negative
+from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.status_fields import counts
-from services.apiserver.kinds.rules import inside, not_negative
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import (
     Workload,

@@ -6,10 +6,10 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid
+from services._rules.kubernetes.validation.field_rules import apply, each
 from services._rules.kubernetes.validation.name_formats import subdomain
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import IMAGE
-from services.apiserver.kinds.rules import apply, each
 
 SPEC_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "

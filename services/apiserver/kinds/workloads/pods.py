@@ -5,9 +5,9 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation.field_errors import FieldError
+from services._rules.kubernetes.validation.field_rules import inside
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.rules import inside
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
 
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

@@ -8,7 +8,7 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
-from services.apiserver.kinds.rules import Rules, each, formed, inside, not_negative, valid
+from services._rules.kubernetes.validation.field_rules import Rules, each, formed, inside, not_negative, valid
 
 _SPECIAL: Final = (
     ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),

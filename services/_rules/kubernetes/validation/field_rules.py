@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from services._rules.kubernetes.validation import name_formats
 from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
@@ -21,9 +22,9 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services._rules.kubernetes.validation.object_metadata import immutable
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 Check = Callable[[Any, str], Iterable[FieldError]]
 ListCheck = Callable[[Any, str], list[FieldError]]
@@ -280,6 +281,13 @@ def not_negative(*names: str) -> ListCheck:
     return check
 
 
+def port_or_name(value: int | str, field: str) -> list[FieldError]:
+    """Return what is wrong with a port given by number or name."""
+    if isinstance(value, str):
+        return [invalid(field, value, text) for text in name_formats.port_name(value)]
+    return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
+
+
 # Items of a list.
 
 
@@ -317,3 +325,8 @@ def unique(name: str, *, blank: bool = False) -> Siblings:
 def changed(paths: tuple[str, ...], new: Any, old: Any, path: str = "") -> list[FieldError]:
     """Return an error for each of the fields that differs."""
     return [error for one in paths for error in immutable(place(path, one), lookup(new, one), lookup(old, one))]
+
+
+def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:
+    """Return an error when a field that may not change did; `shown` replaces the value in the message."""
+    return [] if new == old else [invalid(field, new if shown is None else shown, "field is immutable")]

@@ -7,8 +7,8 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, not_supported, required
-from services.apiserver.kinds.rules import (
+from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, not_supported, required
+from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     apply,
@@ -111,3 +111,18 @@ _SCALING = (
     ),
 )
 BEHAVIOR = (inside("scaleUp", *_SCALING), inside("scaleDown", *_SCALING))
+
+
+def _limits(spec: Manifest, path: str) -> list[FieldError]:
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    if least is None or most >= least:
+        return []
+    return [invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")]
+
+
+SIZES = (
+    number("minReplicas", 1, detail="must be greater than or equal to 1"),
+    number("maxReplicas", 1, detail="must be greater than 0", absent=0),
+    _limits,
+    inside("scaleTargetRef", *REFERENCE, absent={}),
+)
