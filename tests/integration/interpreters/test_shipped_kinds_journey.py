@@ -151,7 +151,7 @@ async def test_a_spark_application_has_components_and_no_replicas(interpreters: 
     assert [(part["name"], part["replicas"]) for part in components] == [("driver", 1), ("executor", 2)]
 
 
-async def test_a_customization_of_a_user_wins_where_it_has_a_script_and_only_there(interpreters: Interpreters) -> None:
+async def test_customization_precedes_shipped_scripts(interpreters: Interpreters) -> None:
     key = PolicyKey("ResourceInterpreterCustomization", "", "own")
     script = "function GetReplicas(obj) return 42 end"
     target = {"apiVersion": RAY_SERVICE["apiVersion"], "kind": RAY_SERVICE["kind"]}
