@@ -9,7 +9,7 @@ from schemas.keys import ObjectKey
 
 
 class EvictionTask(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One cluster to leave; fields as a binding's gracefulEvictionTasks (reference 03 §7.4).
+    """One cluster to leave; fields as a binding's gracefulEvictionTasks (docs/sources.md#failover).
 
     `removed`: a copy to be removed directly is gone; until then no copy is written anywhere.
     """

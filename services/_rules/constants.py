@@ -1,6 +1,7 @@
-"""Wire constants of Karmada's API: groups, namespaces, labels, annotations, finalizers, taints (01 §1.11, 03 §0).
+"""Wire constants of Karmada's API: groups, namespaces, labels, annotations, finalizers, taints.
 
 Each text is part of the protocol: users, members and other controllers read and write it, so none may change.
+Source: docs/sources.md#constants.
 """
 
 from typing import Final

@@ -1,8 +1,10 @@
 """Folds requests, placements, evictions and deschedulings of one object into the clusters that hold it; the only fold.
 
 An eviction stays in force, finished or not, until a placement exists that was decided with it in view (`as_of` at or
-after the eviction): a restart in between can neither resurrect a copy nor lose one (reference 03 §1.3, §7.4). Replicas
-that were taken back stay so until any later placement (reference 02 §6).
+after the eviction): a restart in between can neither resurrect a copy nor lose one. Replicas that were taken
+back stay so until any later placement.
+
+Sources: docs/sources.md#rendering, #failover, #descheduler.
 """
 
 from __future__ import annotations

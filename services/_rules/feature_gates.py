@@ -1,4 +1,7 @@
-"""Feature gates by Karmada's names, with its defaults, and how a setting turns them on and off (reference 02 §8.5)."""
+"""Feature gates by Karmada's names, with its defaults, and how a setting turns them on and off.
+
+Source: docs/sources.md#feature-gates.
+"""
 
 from __future__ import annotations
 

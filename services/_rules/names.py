@@ -1,6 +1,6 @@
 """Names that are derived from other names: bindings, works, namespaces, services, keys and their short hash.
 
-Reference 01 §1.12 and 03 §0.1–0.2. The rules do not make a name valid: what a user may not write, the API refuses.
+docs/sources.md#names. The rules do not make a name valid: what a user may not write, the API refuses.
 """
 
 from functools import lru_cache

@@ -23,7 +23,7 @@ log = structlog.get_logger("cluster_monitor.emptying")
 class Emptying:
     """Follows the works and observations of one cluster; calls `done` once, when every copy is reported gone.
 
-    A copy whose deletion the cluster accepted counts as gone (reference 03 §3.6): its finalizers may never be done.
+    A copy whose deletion the cluster accepted counts as gone (docs/sources.md#apply): its finalizers may never be done.
     """
 
     def __init__(self, cluster: str, logs: Mapping[str, Log], done: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Decides when a cluster's heartbeats have timed out, and the Ready condition then (reference 03 §6.7).
+"""Decides when a cluster's heartbeats have timed out, and the Ready condition then (docs/sources.md#clusters).
 
 A pull cluster is silent when its agent is, a push cluster when there are no probes of it any more.
 """

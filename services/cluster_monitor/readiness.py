@@ -1,4 +1,4 @@
-"""Decides conditions of a cluster: readiness with its taints (reference 03 §6.4, §6.5), and expiring credentials."""
+"""Decides conditions of a cluster: readiness with its taints (docs/sources.md#clusters), and expiring credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings of the cluster monitor; names as Karmada's flags where the meaning is the same (reference 03 §6.5, §9.1)."""
+"""Settings of the cluster monitor; names as Karmada's flags where the meaning is the same.
+
+Source: docs/sources.md#clusters, #flags.
+"""
 
 from __future__ import annotations
 

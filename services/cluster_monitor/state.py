@@ -25,7 +25,7 @@ Probe = Sample
 
 
 class ReadyMemory(Struct, frozen=True):
-    """What the threshold filter remembers of one cluster between probes (reference 03 §6.5)."""
+    """What the threshold filter remembers of one cluster between probes (docs/sources.md#clusters)."""
 
     observed: str = ""
     window_start: float = 0.0

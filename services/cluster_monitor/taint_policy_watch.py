@@ -1,4 +1,7 @@
-"""Watches ClusterTaintPolicies while the gate Failover is on; they apply to every cluster (reference 03 §7.2)."""
+"""Watches ClusterTaintPolicies while the gate Failover is on; they apply to every cluster.
+
+Source: docs/sources.md#taint-policies.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Estimators:
         """Replicas by cluster that have been without a node for more than `threshold` seconds.
 
         A cluster that has no opinion is left out. Raises NoAnswer when one cluster cannot be asked: then nothing is
-        known for sure of the others either (reference 02 §6).
+        known for sure of the others either (docs/sources.md#descheduler).
         """
         workload = {"kind": "Deployment", "namespace": key.namespace, "name": key.name}
         body = msgspec.json.encode({"workload": workload, "threshold": threshold})

@@ -1,4 +1,4 @@
-"""Settings of the descheduler; names and defaults as Karmada's flags (reference 02 §9.3)."""
+"""Settings of the descheduler; names and defaults as Karmada's flags (docs/sources.md#flags)."""
 
 from __future__ import annotations
 

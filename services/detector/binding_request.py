@@ -1,4 +1,4 @@
-"""Builds what a binding asks for from a template and its policy (reference 01 §2.8, §2.9, 02 §4.8, §8)."""
+"""Builds what a binding asks for from a template and its policy (docs/sources.md#binding-requests)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides the facts and claims of one template or policy of the control plane (reference 01 §2)."""
+"""Decides the facts and claims of one template or policy of the control plane (docs/sources.md#policies)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _released(state: DetectorState, key: ObjectKey, uid: str) -> DetectorDecisio
 
 
 def _namespace(state: DetectorState, key: ObjectKey, manifest: Manifest, now: float) -> DetectorDecision:
-    """A namespace goes to every cluster without a policy (reference 03 §8.2)."""
+    """A namespace goes to every cluster without a policy (docs/sources.md#namespaces)."""
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
     skipped = (
@@ -355,7 +355,7 @@ def _told(note: Note | None) -> tuple[Tell, ...]:
 def _held_back(
     live: TemplateChanged | None, bound: BindingRequested | None, user_changed: bool, policy_driven: bool
 ) -> bool:
-    """Whether a lazy policy waits for a change of the template (reference 01 §2.7)."""
+    """Whether a lazy policy waits for a change of the template (docs/sources.md#policies)."""
     if bound is not None:
         return not user_changed
     return policy_driven or (live is not None and not user_changed)

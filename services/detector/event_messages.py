@@ -1,4 +1,4 @@
-"""Texts of Kubernetes Events about policies that cannot be applied to an object (reference 01 §9)."""
+"""Texts of Kubernetes Events about policies that cannot be applied to an object (docs/sources.md#events)."""
 
 from __future__ import annotations
 

@@ -194,7 +194,10 @@ def _items(moving: Moving, binding: BindingRequested) -> tuple[ClusterStatusItem
 def _leave_tainted(
     draft: _Draft, state: FailoverState, moving: Moving, binding: BindingRequested, now: float, rules: Rules
 ) -> None:
-    """Evict from clusters whose NoExecute taints the placement does not tolerate (any more) (reference 03 §7.3)."""
+    """Evict from clusters whose NoExecute taints the placement does not tolerate (any more).
+
+    Source: docs/sources.md#failover.
+    """
     tainted = [target for target in draft.targets if state.clusters.get(target.name)]
     if not tainted:
         return
@@ -249,7 +252,10 @@ def _statuses(moving: Moving, binding: BindingRequested) -> list[Manifest]:
 
 
 def _leave_unhealthy(draft: _Draft, moving: Moving, binding: BindingRequested, now: float, rules: Rules) -> None:
-    """Evict from clusters where the object was unhealthy for longer than its policy tolerates (reference 03 §7.5)."""
+    """Evict from clusters where the object was unhealthy for longer than its policy tolerates.
+
+    Source: docs/sources.md#application-failover.
+    """
     spec: Manifest = msgspec.json.decode(binding.spec)
     behaviour: Manifest = (spec.get("failover") or {}).get("application") or {}
     if not behaviour or not spec.get("propagateDeps"):

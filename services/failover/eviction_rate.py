@@ -1,4 +1,4 @@
-"""Spreads evictions over time: each object gets a turn, one after the other at a rate (reference 03 §7.3)."""
+"""Spreads evictions over time: each object gets a turn, one after the other at a rate (docs/sources.md#failover)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the failover service; names and defaults as Karmada's flags (reference 03 §7.1)."""
+"""Settings of the failover service; names and defaults as Karmada's flags (docs/sources.md#flags)."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def _override_policies(
 def _completions(
     base: Manifest, binding: BindingRequested, spec: _Spec, targets: Sequence[TargetCluster]
 ) -> list[Target] | None:
-    """Each cluster's share of a divided Job's completions (reference 03 §1.5)."""
+    """Each cluster's share of a divided Job's completions (docs/sources.md#rendering)."""
     scheduling = spec.placement.replica_scheduling if spec.placement is not None else None
     divided = scheduling is not None and scheduling.replica_scheduling_type == "Divided"
     if binding.kind != "Job" or binding.replicas <= 0 or not divided:

@@ -71,7 +71,7 @@ def render(
     naming: DigestKey | None = None,
     interpreter: Interpreter = NATIVE,
 ) -> Rendered:
-    """The copy of a pruned template for one cluster (reference 03 §1.4–1.7).
+    """The copy of a pruned template for one cluster (docs/sources.md#rendering).
 
     `completions` is each cluster's share of a Job's completions, `carried` the labels that an application brings along
     from the cluster it left, `naming` names Secrets. Raises InterpretError, OverrideError, UnsoundError, RenderError,
@@ -120,7 +120,7 @@ _spec = msgspec.json.Decoder(_BindingSpec).decode
 def _marked(
     manifest: Manifest, binding: BindingRequested, cluster: str, template_generation: int, resolution: str
 ) -> Manifest:
-    """The manifest with the labels and annotations of reference 03 §1.6."""
+    """The manifest with the labels and annotations of docs/sources.md#rendering."""
     key, uid = binding.key, binding.uid
     metadata = manifest["metadata"]
     labels = dict(metadata.get("labels") or {})

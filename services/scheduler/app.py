@@ -189,6 +189,6 @@ class Scheduler(ObjectDecider[SchedulerState]):
 
 
 def _by_priority(state: SchedulerState, key: ObjectKey) -> float:
-    """Rank of a key: the greater its priority the earlier (reference 02 §1.12)."""
+    """Rank of a key: the greater its priority the earlier (docs/sources.md#scheduling-queue)."""
     scheduled = state.objects.get(key)
     return -scheduled.priority if scheduled is not None else 0

@@ -1,4 +1,7 @@
-"""Decides the placement of one object: whether to schedule at all, and the fact about the outcome (reference 02 §1)."""
+"""Decides the placement of one object: whether to schedule at all, and the fact about the outcome.
+
+Source: docs/sources.md#scheduling.
+"""
 
 from __future__ import annotations
 
@@ -162,8 +165,8 @@ def waits_until(
 ) -> float | None:
     """Until when an object that has to be scheduled waits for an estimate; None where it need not wait (any more).
 
-    `timeout` in seconds is counted from the fact that asks, or from `since` where that is later (reference 02 §5.5).
-    A fact that was stored further ahead than that, by the log's clock, is not waited for.
+    `timeout` in seconds is counted from the fact that asks, or from `since` where that is later
+    (docs/sources.md#estimators). A fact that was stored further ahead than that, by the log's clock, is not waited for.
     """
     scheduled = state.objects.get(key)
     if scheduled is None or not _heeds_estimates(state, scheduled) or scheduled.answered(state.leaving):
@@ -235,7 +238,7 @@ def _why(
 
 
 def is_ours(scheduled: Scheduled, scheduler: str) -> bool:
-    """Whether a scheduler of this name owns the binding (reference 02 §1.2)."""
+    """Whether a scheduler of this name owns the binding (docs/sources.md#scheduling)."""
     binding, spec = scheduled.binding, scheduled.spec
     if not isinstance(binding, BindingRequested) or spec is None:
         return False
@@ -280,7 +283,7 @@ def _outcome(
             scheduler=scheduler,
             scheduled_at=now,
         )
-    # Where no cluster fits the object leaves all; any other failure keeps what runs (reference 02 §1.8, §1.9).
+    # Where no cluster fits the object leaves all; any other failure keeps what runs (docs/sources.md#scheduling).
     report = outcome(decision)
     cleared = report.replaces_targets
     failed = PlacementFailed(

@@ -22,11 +22,11 @@ STEPS: Final = ("Filter", "Score", "Select", "AssignReplicas")
 SCALED: Final = "the number of replicas changed"
 """The trigger of a placement that only divides another number of replicas."""
 _KEPT: Final = frozenset({"Unschedulable", "SchedulerError", "QuotaExceeded"})
-"""Reasons of failures that count as errors: that no cluster fits is an answer (reference 02 §9.4)."""
+"""Reasons of failures that count as errors: that no cluster fits is an answer (docs/sources.md#metrics)."""
 
 
 class StepTimes(Collector):
-    """A histogram by step, of plain counts, since several are taken per decision (reference 02 §9.4).
+    """A histogram by step, of plain counts, since several are taken per decision (docs/sources.md#metrics).
 
     Called with the name of each step as it ends, and with "" as the first one begins."""
 
@@ -80,7 +80,7 @@ class DecisionCounts(Struct):
             self.incoming.add(cause, count=objects)
 
     def attempted(self, trigger: str, failure: str) -> None:
-        """The algorithm ran, for that trigger and with that failure (empty: none); types as of reference 02 §1.4."""
+        """The algorithm ran for a trigger and failed so (empty: not); types as of docs/sources.md#scheduling."""
         result = "error" if failure in _KEPT else "scheduled"
         self.attempts.add(result, schedule_type(trigger))
 

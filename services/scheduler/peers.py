@@ -1,7 +1,8 @@
-"""Indexes the clusters of each workload affinity group, including unwritten decisions (reference 02 §8.3).
+"""Indexes the clusters of each workload affinity group, including unwritten decisions.
 
 The reference reads copies of bindings that lag behind its own writes; here a decision counts from when it is made.
 A lookup costs no more than the clusters that a group uses, however many workloads it has.
+Source: docs/sources.md#workload-affinity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of the scheduler; names as Karmada's flags where the meaning is the same (reference 02 §9.1)."""
+"""Settings of the scheduler; names as Karmada's flags where the meaning is the same (docs/sources.md#flags)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SchedulerSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fiel
             raise SettingsError(f"FLEETLOG_PLUGINS: {error}") from error
 
     def limits(self) -> Limits:
-        """How errors are retried; what is not positive counts as unset (reference 02 §9.1)."""
+        """How errors are retried; what is not positive counts as unset (docs/sources.md#flags)."""
         unset = Limits()
         return Limits(
             self.rate_limiter_base_delay if self.rate_limiter_base_delay > 0 else unset.base_delay,

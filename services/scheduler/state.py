@@ -57,7 +57,7 @@ class Scheduled(ObjectFacets):
 
 
 class _Change(Struct, frozen=True):
-    """The fields of a cluster whose changes make the scheduler decide again (reference 02 §1.3)."""
+    """The fields of a cluster whose changes make the scheduler decide again (docs/sources.md#scheduling)."""
 
     labels: Any
     spec: Any

@@ -1,4 +1,4 @@
-"""Decides the aggregated status of one object from its works and their observations (reference 03 §4.5)."""
+"""Decides the aggregated status of one object from its works and their observations (docs/sources.md#status)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds Kubernetes Events about facts, on the template they concern (reference 03 §9.3, 02 §1.11)."""
+"""Builds Kubernetes Events about facts, on the template they concern (docs/sources.md#events)."""
 
 from __future__ import annotations
 

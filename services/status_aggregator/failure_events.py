@@ -1,4 +1,4 @@
-"""Builds the Kubernetes Event about a template status that cannot be aggregated (reference 03 §4.6)."""
+"""Builds the Kubernetes Event about a template status that cannot be aggregated (docs/sources.md#status)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes the aggregated status to templates: once per change, and only over the status it was decided on.
 
-So a writer that stood still and was replaced puts no old sum over a newer one (reference 03 §4.6).
+So a writer that stood still and was replaced puts no old sum over a newer one (docs/sources.md#status).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from tests.bench.measures import FIGURES, Bench, emit
 from tests.bench.processes import pss_mib, running
 from tests.bench.stopped import stopped
 from tests.e2e.fleet import Fleet
+from tests.support.closing import closing
 
 MEASURES = ("memory", "appends", "latency", "throughput", "stopped", "baseline", "restart")
 
@@ -103,18 +104,12 @@ class Run:
         emit("restart_pss_mib_total", sum(found.values()), "MiB", bindings=bindings, by_process=found)
 
     async def _facts(self) -> int:
-        count = await LogCount.open(self._fleet.layout)
-        try:
+        async with closing(await LogCount.open(self._fleet.layout)) as count:
             return await count.position("FACTS")
-        finally:
-            await count.close()
 
     async def _appended(self, position: int) -> dict[str, int]:
-        count = await LogCount.open(self._fleet.layout)
-        try:
+        async with closing(await LogCount.open(self._fleet.layout)) as count:
             return dict(await count.since("FACTS", position))
-        finally:
-            await count.close()
 
 
 def main() -> int:

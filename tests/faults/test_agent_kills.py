@@ -8,19 +8,17 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from schemas.keys import ObjectKey
 from services.agent.state_storage import stored
-from tests.integration.agent.conftest import KEY, Hub, Member, accounts, hub, member, users
+from tests.integration.agent.conftest import KEY, OTHER, Hub, Member, accounts, hub, member, users
 from tests.support.waiting import eventually
 
 __all__ = ["accounts", "hub", "member", "users"]
 
 pytestmark = pytest.mark.faults
-OTHER = ObjectKey("", "configmaps", "default", "other")
 
 
 def noted(directory: Path, key: ObjectKey) -> bool:
@@ -70,30 +68,20 @@ async def processes(
             await process.wait()
 
 
-async def test_killed_again_and_again_it_applies_everything_and_says_nothing_twice_of_what_it_saved(
+async def test_agent_killed_repeatedly_applies_everything_once(
     hub: Hub, member: Member, processes: Processes, tmp_path: Path
 ) -> None:
     await hub.join("m1")
     for number in range(3):
         process = await processes.start()
         work = await hub.render("m1", f"version {number}", inline=False)
-
-        async def reported(digest: str = work.digest) -> Any:
-            seen = await hub.last_seen("m1")
-            return seen is not None and seen.applied and seen.digest == digest
-
-        await eventually(reported, f"the report of version {number}")
+        await hub.reports("m1", applied=True, digest=work.digest)
         assert await member.text() == f"version {number}"
         process.send_signal(signal.SIGKILL)
         await process.wait()
     process = await processes.start()
     await hub.render("m1", "last", key=OTHER)
-
-    async def last() -> Any:
-        seen = await hub.last_seen("m1", OTHER)
-        return seen is not None and seen.applied
-
-    await eventually(last, "the report of the last work")
+    await hub.reports("m1", OTHER, applied=True)
     await eventually(lambda: noted(tmp_path / "data", OTHER), "the note that it was told")
     process.terminate()
     assert await process.wait() == 0
@@ -116,29 +104,21 @@ async def test_killed_while_the_hub_is_away_it_restores_what_it_knew(
     await hub.join("m1")
     await hub.render("m1", "kept", inline=False)
     process = await processes.start()
-
-    async def there() -> bool:
-        return await member.text() == "kept"
-
-    await eventually(there)
+    await member.shows("kept")
     await eventually(lambda: noted(tmp_path / "data", KEY), "the saved state")
     hub.server.kill9()
     process.send_signal(signal.SIGKILL)
     await process.wait()
     await member.client.delete(member.path())
     await processes.start()
-    await eventually(there, "the restored object")
+    await member.shows("kept")
     hub.server.start()
     await hub.connection.wait_connected()
     await hub.withdraw("m1")
-
-    async def gone() -> bool:
-        return await member.text() is None
-
-    await eventually(gone, "the end, once the hub said so")
+    await member.shows(None)
 
 
-async def test_killed_right_after_a_deletion_while_the_hub_is_away_it_does_not_create_again(
+async def test_agent_killed_after_a_deletion_does_not_create_again(
     hub: Hub, member: Member, processes: Processes, tmp_path: Path
 ) -> None:
     await hub.join("m1")

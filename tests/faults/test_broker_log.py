@@ -18,11 +18,12 @@ from services._kit.log.stream_port import Delivery, Fence
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.outbox import KeyedEvents
 from services._kit.runtime.projection import Projection
-from tests.faults.test_log_kills import Load, all_messages, backend_on
+from tests.faults.log_load import Load, all_messages, backend_on
 from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, wanted
 from tests.natscluster import Cluster
 from tests.natsserver import ProcessServer, find_binary
+from tests.support.closing import closing
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -45,8 +46,7 @@ def cluster(tmp_path_factory):
 
 
 async def _apply(urls):
-    connection = await Connection.open(urls)
-    try:
+    async with closing(await Connection.open(urls)) as connection:
         async with asyncio.timeout(100):
             while True:
                 try:
@@ -56,8 +56,6 @@ async def _apply(urls):
                     return
                 except (Ambiguous, Unavailable):
                     await asyncio.sleep(0.1)
-    finally:
-        await connection.close()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ async def proxy(nats_server):
         yield made
 
 
-async def test_a_confirmation_that_came_too_late_leaves_the_connection_whole(proxy, connect, connection):
+async def test_late_confirmation_leaves_the_connection_whole(proxy, connect, connection):
     far = await connect(proxy.url)
     bus, log = NatsBus(far), JetStreamLog(far, "FACTS")
     assert await bus.deliver("alive.toy", b"1", PATIENCE)
@@ -31,7 +31,7 @@ async def test_a_confirmation_that_came_too_late_leaves_the_connection_whole(pro
     assert far.generation == 0
 
 
-async def test_nothing_counts_as_delivered_while_no_answer_comes_through(proxy, connect, connection):
+async def test_nothing_is_delivered_without_an_answer(proxy, connect, connection):
     far = await connect(proxy.url)
     bus = NatsBus(far)
     assert await bus.deliver("alive.toy", b"1", PATIENCE)

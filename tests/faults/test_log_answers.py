@@ -69,7 +69,7 @@ async def test_a_swallowed_answer_stores_nothing_twice(proxy, behind, connection
     assert len(await bindings(log)) == 1 + count
 
 
-async def test_a_refusal_that_nobody_can_explain_yet_is_worth_another_attempt(connection, monkeypatch):
+async def test_unexplained_refusal_is_retried(connection, monkeypatch):
     """Servers that elect a leader refuse to say who holds the lease."""
     log = JetStreamLog(connection, "FACTS")
     lease = await log.append([wanted("lease")])

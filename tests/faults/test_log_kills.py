@@ -10,56 +10,17 @@ import pytest
 from schemas.codec import decode
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.events.binding import BindingRequested
-from schemas.topology import STREAMS
-from services._kit.log.heartbeat_bus import NatsBus
-from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Delivery
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.outbox import KeyedEvents
 from services._kit.runtime.projection import Projection
-from tests.log.conftest import Backend
-from tests.log.running import eventually, insist, running
+from tests.faults.log_load import Load, all_messages, backend_on
+from tests.log.running import eventually, running
 from tests.log.toy import Toy, key, wanted
 
 pytestmark = pytest.mark.faults
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "3"))
-
-
-def backend_on(connection):
-    return Backend(
-        {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}, NatsBus(connection), None, real=True
-    )
-
-
-async def all_messages(log):
-    async def read():
-        return [message async for message in log.read(["binding.>", "placement.>", "lease.*"])]
-
-    return await insist(read)
-
-
-class Load:
-    """Appends bindings as fast as the log takes them and remembers what was acknowledged."""
-
-    def __init__(self, logs):
-        self.appender = Appender(logs, "detector")
-        self.acknowledged = {}
-        self.stopped = False
-        self._number = 0
-
-    async def run(self):
-        while not self.stopped:
-            groups = []
-            for _ in range(20):
-                self._number += 1
-                name = f"d{self._number}"
-                message = wanted(name, f"m{self._number % 7}")
-                groups.append(KeyedEvents(name, [decode(message.subject, message.data)]))
-            outcome = await self.appender.append(groups)
-            assert outcome.parked == {}
-            for name, positions in outcome.stored.items():
-                self.acknowledged[name] = positions["FACTS"]
 
 
 async def test_kill_under_load(nats_server, connect, connection):

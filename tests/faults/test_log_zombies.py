@@ -103,7 +103,7 @@ async def watch(connection):
     await made.stop()
 
 
-async def test_a_frozen_leader_is_replaced_and_writes_nothing_when_it_thaws(instances, connection, watch):
+async def test_frozen_leader_is_replaced_and_writes_nothing_later(instances, connection, watch):
     log = JetStreamLog(connection, "FACTS")
     instances.start("toy-a")
     await eventually(lambda: watch.leases(), "the first instance leads")
@@ -126,7 +126,7 @@ async def test_a_frozen_leader_is_replaced_and_writes_nothing_when_it_thaws(inst
     assert len(watch.leases()) == 2
 
 
-async def test_a_killed_leader_that_starts_again_leads_without_waiting_for_itself(instances, connection, watch):
+async def test_restarted_leader_does_not_wait_for_its_own_lease(instances, connection, watch):
     log = JetStreamLog(connection, "FACTS")
     instances.start("toy-a")
     await eventually(lambda: watch.leases(), "it leads")

@@ -71,7 +71,7 @@ async def test_what_ends_one_life_and_begins_the_next_goes_out_at_once(backend, 
 
 
 @pytest.mark.parametrize(("known", "sizes"), [(0, [1, 1]), (7, [2])])
-async def test_events_of_two_families_go_one_by_one_only_where_nothing_was_said_before(faulty, known, sizes):
+async def test_events_of_two_families_are_single_on_new_subjects_only(faulty, known, sizes):
     """A reader of a new template beside the binding of the old one would mix them up."""
     faulty.apart = 8
     appender = Appender({"FACTS": faulty}, "detector", last_seq_of=lambda _: known)
@@ -82,7 +82,7 @@ async def test_events_of_two_families_go_one_by_one_only_where_nothing_was_said_
     assert faulty.sizes == sizes
 
 
-async def test_two_events_of_one_subject_keep_their_order_whatever_answer_is_lost(backend, appender, faulty):
+async def test_events_of_one_subject_keep_their_order_on_lost_answers(backend, appender, faulty):
     groups = [group("one", changed("a", 10)), group("two", changed("a", 20)), group("three", changed("a", 30))]
     faulty.fail_next = [Ambiguous("never arrived")]
     await appender.append(groups)
@@ -98,7 +98,7 @@ async def test_one_of_several_that_is_refused_sets_its_key_aside(backend, append
     assert [record.subject.startswith("cluster.b") for record in await parked(backend)] == [True]
 
 
-async def test_positions_are_told_of_every_event_though_others_lie_between(backend, faulty):
+async def test_every_event_gets_its_position_between_others(backend, faulty):
     class Crowded(FaultyLog):
         async def append(self, messages, fence=None):
             await backend.facts.append([NewMessage("policy.propagation.ns.other", b"{}")])
@@ -112,7 +112,7 @@ async def test_positions_are_told_of_every_event_though_others_lie_between(backe
     assert outcome.stored == {"a": {"FACTS": places[-1]}}
 
 
-async def test_what_was_stored_once_alone_does_not_vouch_for_a_batch_without_an_answer(backend, faulty):
+async def test_single_stored_event_proves_no_unanswered_batch(backend, faulty):
     faulty.apart = 0
     appender = Appender({"FACTS": faulty}, "monitor")
     await appender.append([group("known")])
@@ -141,7 +141,7 @@ async def test_an_event_without_a_correlation_starts_one(backend, appender):
     assert message.headers[HEADER_CORRELATION] == message.headers[HEADER_EVENT_ID]
 
 
-async def test_two_events_of_one_subject_in_a_batch_point_at_each_other(backend, faulty):
+async def test_events_of_one_subject_in_a_batch_are_linked(backend, faulty):
     appender = Appender({"FACTS": faulty}, "monitor", last_seq_of={"cluster.a": 0}.get)
     await appender.append([group("a", ClusterRemoved(name="a", uid="1"), changed("a"))])
     first, second = await all_of(backend.facts)
@@ -163,7 +163,7 @@ async def test_large_events_are_cut_by_size(appender, faulty):
     assert len(outcome.stored) == 6
 
 
-async def test_a_key_with_more_events_than_a_batch_takes_goes_out_in_parts(backend, appender):
+async def test_key_with_too_many_events_is_sent_in_parts(backend, appender):
     outcome = await appender.append([group("big", *(changed(f"c{i}") for i in range(MAX_BATCH + 20)))])
     assert outcome.stored == {"big": {"FACTS": MAX_BATCH + 20}}
     assert len(await all_of(backend.facts)) == MAX_BATCH + 20

@@ -75,7 +75,7 @@ async def test_bytes_under_a_wrong_name_are_refused(log):
         await Blobs(log).get("abc")
 
 
-async def test_bytes_that_mostly_equal_others_are_stored_in_short_and_read_whole(log):
+async def test_similar_blobs_are_stored_in_short_and_read_whole(log):
     base = b"".join(digest_of(bytes([number])).encode() for number in range(250)) * 64
     copies = [base.replace(b"0", b"-", number) for number in (1, 2)] + [b"something else", base]
     await Blobs(log).put(base)

@@ -32,7 +32,7 @@ def event(digest):
     return b'{"type":"WorkRendered.v1","digest":"%s"}' % digest.encode()
 
 
-async def test_what_nothing_names_goes_and_what_a_fact_or_history_names_stays(logs, clock, collector):
+async def test_unnamed_blobs_are_collected_and_named_ones_stay(logs, clock, collector):
     blobs = Blobs(logs["BLOBS"], clock=clock)
     present, past, nobodys = await blobs.put_many([b"present", b"past", b"nobody's"])
     await logs["FACTS"].append([NewMessage("work.m1.configmaps._.a", event(present))])
@@ -49,7 +49,7 @@ async def test_what_nothing_names_goes_and_what_a_fact_or_history_names_stays(lo
         await fresh.get(nobodys)
 
 
-async def test_a_writer_that_finds_old_bytes_keeps_them_from_a_collector_at_work(logs, clock):
+async def test_writer_protects_old_blobs_from_a_running_collector(logs, clock):
     """The collector has looked for names already when the writer comes to need the bytes again."""
     await Blobs(logs["BLOBS"], clock=clock).put(b"again")
     clock.advance(GRACE + 1)
@@ -77,7 +77,7 @@ async def test_a_writer_that_finds_old_bytes_keeps_them_from_a_collector_at_work
     assert await Blobs(blobs, clock=clock).get(found[0]) == b"again"
 
 
-async def test_a_writer_that_named_bytes_long_ago_does_not_trust_that_they_are_there(logs, clock, collector):
+async def test_writer_checks_blobs_it_named_long_ago(logs, clock, collector):
     writer = Blobs(logs["BLOBS"], clock=clock)
     digest = await writer.put(b"reverted")
     assert writer.may_name(digest)
@@ -101,7 +101,7 @@ async def test_whatever_may_be_named_outlives_the_next_collection(logs, clock, c
     assert await Blobs(logs["BLOBS"], clock=clock).get(digest) == b"late"
 
 
-async def test_a_batch_with_old_and_young_bytes_stores_the_old_ones_anew(logs, clock):
+async def test_batch_stores_old_blobs_anew(logs, clock):
     first = Blobs(logs["BLOBS"], clock=clock)
     await first.put_many([b"old"])
     clock.advance(REFRESH_AFTER + 1)
@@ -112,7 +112,7 @@ async def test_a_batch_with_old_and_young_bytes_stores_the_old_ones_anew(logs, c
     assert set((await Blobs(logs["BLOBS"], clock=clock).get_many(digests)).values()) == {b"old", b"young", b"new"}
 
 
-async def test_what_a_named_short_form_builds_on_stays_and_goes_after_it(logs, clock, collector):
+async def test_base_of_a_short_blob_is_collected_after_it(logs, clock, collector):
     base = b"x" * (1 << 20)
     (copy,) = await Blobs(logs["BLOBS"], clock=clock).put_alike(base, [base + b"y"])
     work = await logs["FACTS"].append([NewMessage("work.m1.configmaps._.a", event(copy))])

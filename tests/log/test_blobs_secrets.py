@@ -47,7 +47,7 @@ async def stored(backend):
     return messages
 
 
-async def test_a_secret_is_read_back_by_another_process_and_lies_encrypted(backend, opened):
+async def test_secret_blob_is_encrypted_and_readable_elsewhere(backend, opened):
     digest = await (await opened()).put_secret("shop", SECRET)
     assert await (await opened()).get(digest) == SECRET
     messages = await stored(backend)
@@ -56,7 +56,7 @@ async def test_a_secret_is_read_back_by_another_process_and_lies_encrypted(backe
     assert sha256(SECRET).hexdigest() not in digest
 
 
-async def test_equal_secrets_of_a_namespace_are_stored_once_and_of_two_named_differently(backend, opened):
+async def test_equal_secrets_share_a_blob_within_a_namespace(backend, opened):
     one, two = await opened(), await opened()
     first = await one.put_secret("shop", SECRET)
     assert await two.put_secret("shop", SECRET) == first
@@ -76,9 +76,7 @@ async def test_without_a_key_nothing_secret_is_stored_or_read(backend, opened):
     assert (await backend.logs["BLOBS"].identity()).last_seq == 1
 
 
-async def test_a_namespace_that_dropped_its_key_is_unreadable_in_running_services_and_new_ones(
-    backend, opened, key_file
-):
+async def test_dropped_key_makes_a_namespace_unreadable(backend, opened, key_file):
     blobs = await opened()
     digest = await blobs.put_secret("shop", SECRET)
     other = await blobs.put_secret("bank", SECRET)
@@ -123,7 +121,7 @@ async def test_another_master_key_opens_nothing(opened, tmp_path):
     assert "shop" in blobs.vault.trouble
 
 
-async def test_an_encrypted_manifest_under_another_name_or_changed_is_refused(backend, opened):
+async def test_encrypted_blob_renamed_or_changed_is_refused(backend, opened):
     blobs = await opened()
     digest = await blobs.put_secret("shop", SECRET)
     (message,) = await backend.logs["BLOBS"].last_many(["blob.*"])
@@ -144,7 +142,7 @@ async def test_services_that_make_a_key_at_the_same_time_agree_on_one(backend, o
     assert (await backend.logs["KEYS"].identity()).last_seq == 1
 
 
-def test_a_key_file_is_private_and_a_damaged_one_is_refused_without_quoting_it(key_file, tmp_path):
+def test_damaged_key_file_is_refused_without_quoting_it(key_file, tmp_path):
     assert key_file.stat().st_mode & 0o777 == 0o600
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"current": "a", "keys": {"a": "not base64, but precious"}}')

@@ -36,7 +36,7 @@ def code(answer):
     return answer.get("error", {}).get("err_code")
 
 
-async def test_a_foreign_fence_on_the_first_message_refuses_the_whole_batch(connection):
+async def test_foreign_fence_on_the_first_message_refuses_the_batch(connection):
     await publish(connection, "lease.s")
     fence = {"Nats-Expected-Last-Subject-Sequence-Subject": "lease.s"}
     assert code(await raw_batch(connection, 3, {"Nats-Expected-Last-Subject-Sequence": "9", **fence})) == 10071
@@ -85,7 +85,7 @@ async def test_streams_take_more_consumers_than_the_servers_default(connection):
     assert msgspec.json.decode(answer.data)["config"]["max_consumers"] == FACTS.max_consumers > 1000
 
 
-async def test_applying_the_topology_twice_changes_nothing_and_keeps_the_identity(connection):
+async def test_applying_the_topology_again_changes_nothing(connection):
     before = await JetStreamLog(connection, "FACTS").identity()
     assert set((await topology.apply(connection)).values()) == {"unchanged"}
     assert (await JetStreamLog(connection, "FACTS").identity()).id == before.id

@@ -37,6 +37,7 @@ class Instance:
 
     async def leads(self):
         await eventually(lambda: self.lease.is_leader, f"{self.lease.instance} leads")
+        return self
 
     async def kill(self):
         self.task.cancel()
@@ -47,68 +48,74 @@ class Instance:
         await self.kill()
 
 
-async def test_the_first_instance_leads_at_once(backend):
-    one = Instance(backend, "a", takeover_after=3600)
-    await one.leads()
+@pytest.fixture
+async def start(backend):
+    """Starts instances, and kills them after the test."""
+    made = []
+
+    def begin(name, *arguments, **options):
+        made.append(Instance(backend, name, *arguments, **options))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        await one.kill()
+
+
+@pytest.fixture
+async def deaf(backend, start):
+    """A leader, its clock, and its bus, which may stop answering."""
+    clock, bus = ManualClock(), DeafBus(backend.bus)
+    return await start("a", takeover_after=10.0, bus=bus, clock=clock).leads(), clock, bus
+
+
+async def test_the_first_instance_leads_at_once(backend, start):
+    one = await start("a", takeover_after=3600).leads()
     assert one.lease.fence().seq == (await backend.facts.last("lease.toy")).seq
-    await one.stop()
 
 
-async def test_a_standby_keeps_still_while_the_leader_shows_heartbeats(backend):
-    one = Instance(backend, "a")
-    await one.leads()
+async def test_a_standby_keeps_still_while_the_leader_shows_heartbeats(backend, start):
+    await start("a").leads()
     beats = []
     await backend.bus.subscribe("alive.toy", beats.append)
-    two = Instance(backend, "b")
+    two = start("b")
     await eventually(lambda: len(beats) > 20)
     assert not two.lease.is_leader
     assert len(await lease_events(backend)) == 1
-    await one.stop()
-    await two.stop()
 
 
-async def test_a_standby_takes_over_from_a_silent_leader(backend):
-    one = Instance(backend, "a")
-    await one.leads()
-    two = Instance(backend, "b")
+async def test_a_standby_takes_over_from_a_silent_leader(backend, start):
+    one = await start("a").leads()
+    two = start("b")
     await one.kill()
     await two.leads()
     assert two.lease.seq > one.lease.seq
     assert "silent" in (await lease_events(backend))[-1].reason
-    await two.stop()
 
 
-async def test_a_goodbye_hands_over_without_waiting(backend):
-    one = Instance(backend, "a")
-    await one.leads()
-    two = Instance(backend, "b", takeover_after=3600)
+async def test_a_goodbye_hands_over_without_waiting(backend, start):
+    one = await start("a").leads()
+    two = start("b", takeover_after=3600)
     await eventually(lambda: two.lease.known == one.lease.seq)
     await one.stop()
     await two.leads()
     assert "resigned" in (await lease_events(backend))[-1].reason
-    await two.stop()
 
 
-async def test_an_instance_that_starts_again_does_not_wait_for_itself(backend):
-    one = Instance(backend, "a", takeover_after=3600)
-    await one.leads()
+async def test_an_instance_that_starts_again_does_not_wait_for_itself(backend, start):
+    one = await start("a", takeover_after=3600).leads()
     await one.kill()
-    again = Instance(backend, "a", takeover_after=3600)
-    await again.leads()
-    await again.stop()
+    await start("a", takeover_after=3600).leads()
 
 
-async def test_of_many_standbys_one_takes_over(backend):
-    one = Instance(backend, "a")
-    await one.leads()
-    others = [Instance(backend, name) for name in "bcdef"]
+async def test_of_many_standbys_one_takes_over(backend, start):
+    one = await start("a").leads()
+    others = [start(name) for name in "bcdef"]
     await eventually(lambda: all(other.lease.known for other in others))
     await one.kill()
     await eventually(lambda: any(other.lease.is_leader for other in others))
     assert sum(other.lease.is_leader for other in others) == 1
     assert len(await lease_events(backend)) == 2
-    for other in others:
-        await other.stop()
 
 
 class SilentLog:
@@ -129,11 +136,10 @@ class SilentLog:
         return await self.inner.last(subject)
 
 
-async def test_nobody_is_deposed_while_the_log_is_silent(backend):
-    one = Instance(backend, "a")
-    await one.leads()
+async def test_nobody_is_deposed_while_the_log_is_silent(backend, start):
+    one = await start("a").leads()
     log = SilentLog(backend.facts)
-    two = Instance(backend, "b", log)
+    two = start("b", log)
     await eventually(lambda: two.lease.known)
     log.silent = True
     await one.kill()
@@ -142,16 +148,13 @@ async def test_nobody_is_deposed_while_the_log_is_silent(backend):
     assert not two.lease.is_leader
     log.silent = False
     await two.leads()
-    await two.stop()
 
 
-async def test_a_zombie_steps_down_when_it_hears_of_a_newer_lease(backend):
-    one = Instance(backend, "a")
-    await one.leads()
+async def test_a_zombie_steps_down_when_it_hears_of_a_newer_lease(backend, start):
+    one = await start("a").leads()
     await backend.facts.append([NewMessage("lease.toy", (await backend.facts.last("lease.toy")).data)])
     one.lease.observe(await backend.facts.last("lease.toy"))
     assert one.lease.fence() is None
-    await one.stop()
 
 
 async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend):
@@ -213,10 +216,8 @@ async def beats(bus, count=3):
     await eventually(lambda: bus.sent >= before + count)
 
 
-async def test_a_term_is_over_before_a_standby_may_take_over(backend):
-    clock, bus = ManualClock(), DeafBus(backend.bus)
-    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
-    await one.leads()
+async def test_a_term_is_over_before_a_standby_may_take_over(backend, deaf):
+    one, clock, bus = deaf
     await beats(bus)
     assert one.lease.holds
     bus.deaf = True
@@ -226,13 +227,10 @@ async def test_a_term_is_over_before_a_standby_may_take_over(backend):
     clock.advance(0.2)
     assert not one.lease.holds, "no heartbeat went through for four fifths of the time"
     assert one.lease.is_leader, "only somebody else's lease deposes it"
-    await one.stop()
 
 
-async def test_a_leader_that_stood_still_sends_nothing_until_its_lease_is_confirmed(backend):
-    clock, bus = ManualClock(), DeafBus(backend.bus)
-    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
-    await one.leads()
+async def test_paused_leader_sends_nothing_before_confirmation(backend, deaf):
+    one, clock, bus = deaf
     guard = LeaderGuard(one.lease)
     assert not guard.holds, "no term of acting has begun"
     guard.begin()
@@ -247,13 +245,10 @@ async def test_a_leader_that_stood_still_sends_nothing_until_its_lease_is_confir
     bus.deaf = False
     await waiting
     assert guard.holds
-    await one.stop()
 
 
-async def test_a_replaced_leader_learns_of_it_before_it_sends_anything(backend):
-    clock, bus = ManualClock(), DeafBus(backend.bus)
-    one = Instance(backend, "a", takeover_after=10.0, bus=bus, clock=clock)
-    await one.leads()
+async def test_a_replaced_leader_learns_of_it_before_it_sends_anything(backend, deaf):
+    one, clock, bus = deaf
     guard = LeaderGuard(one.lease)
     guard.begin()
     bus.deaf = True
@@ -266,19 +261,16 @@ async def test_a_replaced_leader_learns_of_it_before_it_sends_anything(backend):
     with pytest.raises(FenceLost):
         await waiting
     assert not guard.holds
-    await one.stop()
 
 
-async def test_nothing_of_an_earlier_term_is_sent_in_a_later_one(backend):
-    one = Instance(backend, "a", takeover_after=3600)
-    await one.leads()
+async def test_nothing_of_an_earlier_term_is_sent_in_a_later_one(backend, start):
+    one = await start("a", takeover_after=3600).leads()
     guard = LeaderGuard(one.lease)
     guard.begin()
     guard.end()
     assert not guard.holds
     with pytest.raises(FenceLost):
         await guard.wait()
-    await one.stop()
 
 
 def test_the_quick_options_are_quicker_than_the_defaults():

@@ -28,7 +28,7 @@ async def test_a_batch_gets_contiguous_sequences_and_headers_survive(backend):
     assert first.time > 1_600_000_000
 
 
-async def test_a_lost_fence_refuses_the_whole_batch_and_single_messages(backend):
+async def test_lost_fence_refuses_batches_and_single_messages(backend):
     log = backend.facts
     lease = await log.append([new("lease.s")])
     held = Fence("lease.s", lease.last)
@@ -43,7 +43,7 @@ async def test_a_lost_fence_refuses_the_whole_batch_and_single_messages(backend)
     assert await log.last("cluster.c") is None
 
 
-async def test_messages_sent_one_by_one_are_stored_in_their_order_each_with_the_fence(backend):
+async def test_single_messages_are_stored_in_order_with_the_fence(backend):
     log = backend.facts
     held = Fence("lease.s", (await log.append([new("lease.s")])).last)
     results = await log.append_each([new(f"cluster.c{i}", str(i).encode()) for i in range(4)], held)
@@ -55,20 +55,20 @@ async def test_messages_sent_one_by_one_are_stored_in_their_order_each_with_the_
     assert await log.last("cluster.d") is None
 
 
-async def test_of_messages_sent_one_by_one_only_the_refused_ones_are_missing(backend):
+async def test_only_refused_single_messages_are_missing(backend):
     log = await backend.make(Stream(name="SMALL", subjects=("small.*",), purpose="test", max_bytes=1500, discard="new"))
     results = await log.append_each([new("small.a", b"x" * 100), new("small.b", b"x" * 5000), new("small.c")])
     assert [type(result) for result in results] == [Appended, StreamFull, Appended]
     assert [message.subject async for message in log.read(["small.*"])] == ["small.a", "small.c"]
 
 
-async def test_a_message_sent_twice_on_its_own_answers_its_first_sequence(backend):
+async def test_repeated_single_message_answers_its_first_sequence(backend):
     message = new("cluster.a", headers={HEADER_EVENT_ID: "1"})
     first = await backend.facts.append_each([message, new("cluster.b")])
     assert await backend.facts.append_each([message]) == first[:1]
 
 
-async def test_an_expectation_behind_the_fence_is_told_apart_from_its_loss(backend):
+async def test_failed_expectation_differs_from_a_lost_fence(backend):
     log = backend.facts
     lease = await log.append([new("lease.s")])
     fence = Fence("lease.s", lease.last)
@@ -117,7 +117,7 @@ async def test_a_refused_batch_does_not_burn_its_id(backend):
     assert (await log.append(batch)).last == 3
 
 
-async def test_batches_beyond_the_bounds_are_refused_before_they_are_sent(backend):
+async def test_oversized_batch_is_refused_before_it_is_sent(backend):
     log = backend.facts
     with pytest.raises(TooLarge):
         await log.append([new(f"cluster.c{i}") for i in range(MAX_BATCH + 1)])

@@ -16,6 +16,7 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import NewMessage
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.byte_flips import damage
+from tests.support.closing import closing
 
 S = Stream(name="S", subjects=("s.>",), purpose="test", max_per_subject=8, allow_atomic=True)
 
@@ -32,11 +33,8 @@ def server(tmp_path):
 
 @asynccontextmanager
 async def opened(server):
-    connection = await Connection.open(server.url, retry_seconds=0.05)
-    try:
+    async with closing(await Connection.open(server.url, retry_seconds=0.05)) as connection:
         yield JetStreamLog(connection, "S")
-    finally:
-        await connection.close()
 
 
 async def fill(server, subjects=10, each=4):
@@ -63,7 +61,7 @@ async def remove(log, *seqs):
         await log.connection.request("$JS.API.STREAM.MSG.DELETE.S", query)
 
 
-async def test_a_sound_stream_has_no_damage_and_removed_messages_are_none(server):
+async def test_sound_stream_with_removed_messages_has_no_damage(server):
     await fill(server)
     async with opened(server) as log:
         await remove(log, 1, 17, 18, 40)
@@ -100,7 +98,7 @@ async def test_whoever_reads_all_is_told_what_cannot_be_read(server, tmp_path):
 
 
 @pytest.mark.parametrize("seq", [33, 40])
-async def test_whoever_reads_last_messages_is_told_which_cannot_be_read(server, tmp_path, seq):
+async def test_reader_of_last_messages_learns_of_damaged_ones(server, tmp_path, seq):
     await fill(server)
     server.stop()
     damage(tmp_path / "store", "S", seq)
@@ -112,7 +110,7 @@ async def test_whoever_reads_last_messages_is_told_which_cannot_be_read(server, 
         assert pump.stats.stalls >= 1
 
 
-async def test_a_damaged_message_that_is_not_the_last_of_its_subject_stops_no_reader_of_last_messages(server, tmp_path):
+async def test_damaged_earlier_message_stops_no_reader_of_last_ones(server, tmp_path):
     await fill(server)
     server.stop()
     damage(tmp_path / "store", "S", 17)

@@ -52,7 +52,7 @@ async def test_an_empty_log_is_caught_up_at_once(backend):
         assert await until_caught_up(deliveries) == ([], 0)
 
 
-async def test_the_last_message_of_each_subject_comes_first_then_the_tail(backend):
+async def test_last_message_of_each_subject_precedes_the_tail(backend):
     log = backend.facts
     await log.append([new("cluster.a", b"1"), new("cluster.b", b"2"), new("lease.x"), new("cluster.a", b"3")])
     async with reading(log, ["cluster.*"]) as deliveries:

@@ -89,7 +89,7 @@ async def test_many_changes_of_one_key_coalesce(backend):
     assert len(last.provenance.causes) <= 3
 
 
-async def test_a_key_in_flight_is_decided_again_after_its_events_came_back(backend):
+async def test_key_in_flight_is_decided_again_after_its_events(backend):
     """Were it decided earlier, `prev` would repeat: every placement must name the one before."""
     async with running(Toy(), backend) as toy:
         for i in range(30):
@@ -143,7 +143,7 @@ async def test_a_broken_key_is_parked_and_the_others_go_on(backend):
     assert await parked_keys(backend) == [str(key("bad"))]
 
 
-async def test_too_many_parked_keys_pull_the_brake_until_they_are_forgiven(backend):
+async def test_too_many_parked_keys_take_the_brake(backend):
     service = Toy()
     service.broken = {f"d{i}" for i in range(30)}
     clock = ManualClock()
@@ -349,7 +349,7 @@ async def test_a_decision_that_was_put_off_keeps_its_cause(backend):
     assert event.provenance.causes == (asked.last,)
 
 
-async def test_a_key_in_backoff_is_tried_again_in_time_though_the_clock_is_set_back(backend):
+async def test_backoff_of_a_key_survives_a_clock_step(backend):
     service = Toy()
     service.broken = {"a"}
     clock = ManualClock()
@@ -362,7 +362,7 @@ async def test_a_key_in_backoff_is_tried_again_in_time_though_the_clock_is_set_b
         await toy.until(lambda: placed_on(toy.state, "a") == ["m1"])
 
 
-async def test_the_brake_is_released_in_time_though_the_clock_is_set_back(backend):
+async def test_brake_is_released_in_time_after_a_clock_step(backend):
     service = Toy()
     service.broken = {f"d{i}" for i in range(20)}
     clock = ManualClock()
@@ -376,7 +376,7 @@ async def test_the_brake_is_released_in_time_though_the_clock_is_set_back(backen
         await toy.until(lambda: len(toy.state.placements) == 20)
 
 
-async def test_a_deadline_is_computed_again_after_the_clock_was_set_back(backend):
+async def test_deadline_is_computed_again_after_a_clock_step(backend):
     """Computed before, it would be an hour away."""
     service = Toy()
     clock = ManualClock()

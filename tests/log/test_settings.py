@@ -99,7 +99,7 @@ def test_flags_win_over_variables_and_times_may_have_units():
 
 
 @pytest.mark.parametrize("flag", ["--worker=3", "--nats-password=x", "--workers"])
-def test_a_flag_that_does_not_exist_or_lacks_its_value_ends_the_process(flag, capsys):
+def test_unknown_or_incomplete_flag_ends_the_process(flag, capsys):
     with pytest.raises(SystemExit) as caught:
         with_flags(Mine, [flag], "services.failover", {})
     assert caught.value.code == 2

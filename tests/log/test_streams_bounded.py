@@ -40,7 +40,7 @@ async def test_new_streams_are_bounded_and_know_how_full_they_are(connection):
     assert (await fill(connection, "HISTORY")).passing
 
 
-async def test_the_streams_of_an_older_installation_get_bounds_and_lose_nothing(connect):
+async def test_streams_of_an_older_installation_get_bounds(connect):
     connection = await connect()
     older = [replace(stream, max_bytes=-1, max_message=-1, discard="old") for stream in STREAMS]
     older[0] = replace(older[0], discard="new")
@@ -61,7 +61,7 @@ async def test_the_streams_of_an_older_installation_get_bounds_and_lose_nothing(
     assert await topology.check(connection) == []
 
 
-async def test_a_size_that_an_operator_set_stays_and_another_may_be_asked_for(connection):
+async def test_stream_size_set_by_an_operator_stays(connection):
     asked = {"FACTS": 64 * MIB}
     assert await topology.apply_stream(connection, FACTS, sizes=asked) == "updated"
     assert await topology.apply_stream(connection, FACTS) == "unchanged"
@@ -117,7 +117,7 @@ async def test_a_history_drops_its_oldest_when_it_is_full(connection):
     assert (await fill(connection, "FACTS")).messages == 30
 
 
-async def test_services_wait_while_facts_are_full_and_go_on_by_themselves_once_there_is_room(backend, request):
+async def test_services_wait_while_facts_is_full(backend, request):
     if not backend.real:
         pytest.skip("the log in memory has no bytes")
     connection = request.getfixturevalue("connection")

@@ -70,7 +70,7 @@ def logged(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_each_leads_answers_and_logs_for_itself_and_one_signal_ends_all(nats_server, connect, tmp_path):
+async def test_services_in_one_process_lead_and_end_together(nats_server, connect, tmp_path):
     ports = [free_port(), free_port()]
     with start(nats_server, tmp_path, *ports) as running:
         for port in ports:

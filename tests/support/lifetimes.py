@@ -25,8 +25,8 @@ from services.override_renderer import state as renderer
 from services.scheduler import state as scheduler
 from services.status_aggregator import decide as summing
 from services.status_aggregator import state as aggregator
-from tests.support import placements as placing
 from tests.support.facts import KEY, binding, cluster, template
+from tests.support.harness import place
 
 Stored = tuple[int, float, str, Known]
 
@@ -122,7 +122,7 @@ class World:
 
     def _scheduler(self) -> list[Known]:
         state = self._folded(scheduler.SchedulerState(), scheduler.fold)
-        found = [placing.decide(state, key, self.now, "default-scheduler") for key in list(state.objects)]
+        found = [place(state, key, self.now) for key in list(state.objects)]
         return [self._known(event) for event in found if event is not None]
 
     def _renderer(self) -> list[Known]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
@@ -13,28 +12,39 @@ from msgspec.structs import replace
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased
-from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.cluster import ClusterChanged
 from schemas.events.descheduling import LoweredCluster, ReplicasDescheduled
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
-from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.eviction import EvictionFinished
 from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementFailed, PlacementReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateDeleted
-from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.log.stream_port import Message
-from tests.support.facts import KEY, binding, cluster, placement, template
+from tests.support import facts
+from tests.support.facts import (
+    AGGREGATED,
+    KEY,
+    binding,
+    cluster,
+    cpus,
+    evicted,
+    member,
+    override,
+    placement,
+    raw,
+    removed,
+    template,
+    withdrawn,
+    work,
+)
 
 NOW = 1_700_000_000.0
 CARES = {"application": {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}}
-BY_ROOM: dict[str, Any] = {
-    "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-    "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
-}
-NEEDS: dict[str, Any] = {"replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
+NEEDS = cpus()
 GROUP: dict[str, Any] = {"workloadAffinityGroups": {"antiAffinityGroup": "g"}}
 MEMBERS = ("m1", "m2")
 UIDS = ("u1", "u2")
@@ -42,54 +52,24 @@ OTHER = ObjectKey("apps", "deployments", "default", "other")
 OVERRIDES = PolicyKey("OverridePolicy", "default", "pause")
 
 
-def task(name: str) -> EvictionTask:
-    """A task that leaves a cluster at once."""
-    return EvictionTask(
-        from_cluster=name, reason="TaintUntolerated", producer="TaintManager", purge_mode="Directly", created_at=NOW
-    )
-
-
 def tainted(name: str, effect: str = "NoExecute") -> ClusterChanged:
     """A member with one taint."""
     return cluster(name, taints=[{"key": "x", "value": "", "effect": effect, "timeAdded": "2023-11-14T22:13:20Z"}])
 
 
-def roomy(name: str, cpu: int, **spec: Any) -> ClusterChanged:
-    """A member whose summary tells of so many CPUs."""
-    fact = cluster(name, **spec)
-    manifest = msgspec.json.decode(fact.manifest)
-    manifest["status"]["resourceSummary"] = {"allocatable": {"cpu": str(cpu), "pods": "100"}}
-    return replace(fact, manifest=Raw(msgspec.json.encode(manifest)))
-
-
-def work(name: str, uid: str) -> WorkRendered:
-    """The copy for a cluster."""
-    return WorkRendered(cluster=name, key=KEY, uid=uid, api_version="apps/v1", kind="Deployment", digest="d")
-
-
 def seen(name: str, uid: str, position: int, *, absent: bool) -> WorkObserved:
     """What a cluster reports of its copy."""
-    status = Raw(msgspec.json.encode({"replicas": 1}))
-    return WorkObserved(
-        cluster=name, key=KEY, uid=uid, digest="d", work_seq=position, applied=not absent, absent=absent, status=status
-    )
+    return facts.seen(name, uid=uid, work_seq=position, applied=not absent, absent=absent, health="Unknown")
 
 
 def overriding(operator: str) -> PolicyChanged:
     """An OverridePolicy that renders, or that cannot."""
-    spec = {
-        "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"}],
-        "overrideRules": [
-            {"overriders": {"plaintext": [{"path": "/spec/paused", "operator": operator, "value": True}]}}
-        ],
-    }
-    manifest = {"kind": OVERRIDES.kind, "metadata": {"name": OVERRIDES.name, "namespace": "default"}, "spec": spec}
-    return PolicyChanged(key=OVERRIDES, uid="p", manifest=Raw(msgspec.json.encode(manifest)))
+    rule = {"overriders": {"plaintext": [{"path": "/spec/paused", "operator": operator, "value": True}]}}
+    selectors = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"}]
+    return override(rule, name=OVERRIDES.name, resourceSelectors=selectors)
 
 
-ABOUT_CLUSTERS: list[Known] = [
-    fact for name in MEMBERS for fact in (cluster(name), tainted(name), ClusterRemoved(name=name, uid=f"uid-{name}"))
-]
+ABOUT_CLUSTERS: list[Known] = [fact for name in MEMBERS for fact in (cluster(name), tainted(name), removed(name))]
 ABOUT_OBJECTS: list[Known] = [
     fact
     for uid in UIDS
@@ -102,7 +82,7 @@ ABOUT_OBJECTS: list[Known] = [
         placement(uid=uid, m1=1, m2=1),
         PlacementFailed(key=KEY, uid=uid, reason="Unschedulable", message="no room"),
         PlacementReleased(key=KEY, uid=uid),
-        EvictionRequested(key=KEY, uid=uid, tasks=(task("m1"),)),
+        replace(evicted("m1", "Directly", created_at=NOW), uid=uid),
         EvictionFinished(key=KEY, uid=uid, left=("m1",)),
         StatusRolledUp(key=KEY, uid=uid, items=(ClusterStatusItem(cluster="m1", applied=True, health="Unhealthy"),)),
         StatusRolledUp(key=KEY, uid=uid, closed=True),
@@ -113,18 +93,18 @@ ABOUT_COPIES: list[Known] = [
     for uid in UIDS
     for name in MEMBERS
     for fact in (
-        work(name, uid),
-        WorkWithdrawn(cluster=name, key=KEY, uid=uid, api_version="apps/v1", kind="Deployment"),
+        work(name, uid=uid),
+        withdrawn(name, uid=uid),
         seen(name, uid, 3, absent=False),
         seen(name, uid, 1000, absent=True),
     )
 ]
 ABOUT_ROOM: list[Known] = [
-    *(roomy(name, cpu) for name in MEMBERS for cpu in (1, 8)),
-    roomy("m2", 4, syncMode="Pull"),
-    binding(4, BY_ROOM, **NEEDS),
-    binding(9, BY_ROOM, **NEEDS, **GROUP),
-    replace(binding(3, BY_ROOM, **NEEDS, **GROUP), key=OTHER),
+    *(member(name, cpu, pods=100) for name in MEMBERS for cpu in (1, 8)),
+    member("m2", 4, pods=100, syncMode="Pull"),
+    binding(4, AGGREGATED, **NEEDS),
+    binding(9, AGGREGATED, **NEEDS, **GROUP),
+    replace(binding(3, AGGREGATED, **NEEDS, **GROUP), key=OTHER),
     LeaseTaken(service="estimator", instance="estimator-0"),
     CapacityEstimated(key=KEY, uid="u1", requirements_digest="d", estimates=(ClusterEstimate("m1", 3, "nodes"),)),
     ReplicasDescheduled(key=KEY, uid="u1", placement=2, clusters=(LoweredCluster("m1", 1, 2),)),
@@ -133,19 +113,19 @@ ABOUT_ROOM: list[Known] = [
     ),
 ]
 STARTED: list[Known] = [
-    roomy("m1", 8),
-    roomy("m2", 8),
+    member("m1", 8, pods=100),
+    member("m2", 8, pods=100),
     template(),
-    binding(4, BY_ROOM, **NEEDS, **GROUP),
-    replace(binding(3, BY_ROOM, **NEEDS, **GROUP), key=OTHER),
-    replace(placement(m1=2, m2=2), placement=Raw(msgspec.json.encode(BY_ROOM))),
-    work("m1", "u1"),
-    work("m2", "u1"),
+    binding(4, AGGREGATED, **NEEDS, **GROUP),
+    replace(binding(3, AGGREGATED, **NEEDS, **GROUP), key=OTHER),
+    replace(placement(m1=2, m2=2), placement=raw(AGGREGATED)),
+    work("m1"),
+    work("m2"),
     seen("m1", "u1", 3, absent=False),
     ABOUT_ROOM[-1],
 ]
 """An object that runs in two clusters, and one that is to come."""
-ABOUT_POLICIES: list[Known] = [overriding("add"), overriding("remove"), PolicyDeleted(key=OVERRIDES, uid="p")]
+ABOUT_POLICIES: list[Known] = [overriding("add"), overriding("remove"), PolicyDeleted(key=OVERRIDES, uid="o")]
 ALL: list[Known] = ABOUT_CLUSTERS + ABOUT_OBJECTS + ABOUT_COPIES
 
 

@@ -16,6 +16,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"
 MOST_FILES = 40
 PATH = re.compile(r"(?<![\w./<>-])(?:services|schemas|tests|docs|k8s)/[\w./*<>-]*")
 MODULE = re.compile(r"(?<![\w./-])(?:services|schemas|tests)(?:\.\w+)+")
+SOURCES = re.compile(r"docs/sources\.md((?:,?\s*#[a-z-]+)+)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 STEP = re.compile(r"^(\d+)\. `([^`]+)` \S", re.MULTILINE)
@@ -74,6 +75,16 @@ def rows(page: Path) -> list[list[str]]:
     for block in re.findall(r"^\|.*\n\|[-| ]+\|\n((?:\|.*\n?)+)", page.read_text(encoding="utf-8"), re.MULTILINE):
         found += [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
     return found
+
+
+def test_sources_in_docstrings_lead_to_a_heading() -> None:
+    known = anchors(DOCS / "sources.md")
+    modules = [path for room in ("services", "schemas") for path in (ROOT / room).rglob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in modules)
+    named = {name for group in SOURCES.findall(text) for name in re.findall(r"#([a-z-]+)", group)}
+    assert len(named) > 30
+    assert named <= known
+    assert not re.search("§", text), "name docs/sources.md#… instead"
 
 
 @every_page

@@ -1,7 +1,8 @@
 """The catalogue of the runtime's metrics; most are read from plain counters when they are scraped.
 
 Our own names begin with `fleetlog_` and carry the service. Where a metric means what one of Karmada's means, it has
-Karmada's name, labels and buckets (reference 04 §6.1), so that dashboards and alerts written for those keep working.
+Karmada's name, labels and buckets (docs/sources.md#metrics), so that dashboards and alerts
+written for those keep working.
 """
 
 from __future__ import annotations

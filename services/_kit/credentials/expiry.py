@@ -1,4 +1,7 @@
-"""Reads the address and credentials of a member from its Cluster object and the Secret it names (reference 03 §6.3)."""
+"""Reads the address and credentials of a member from its Cluster object and the Secret it names.
+
+Source: docs/sources.md#clusters.
+"""
 
 from __future__ import annotations
 

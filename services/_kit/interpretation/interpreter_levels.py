@@ -1,7 +1,7 @@
 """The interpreter levels of a service: scripts of users, webhooks, scripts of the product, what is built in.
 
 Scripts and webhooks run in other processes, so that calls are awaited; decisions stay pure because services ask before
-they decide (reference 03 §5.2).
+they decide (docs/sources.md#interpreters).
 """
 
 from __future__ import annotations

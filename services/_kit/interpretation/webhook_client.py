@@ -1,6 +1,6 @@
 """Calls interpreter webhooks: over https only, each with its own connections, deadline and limit of concurrent calls.
 
-So a webhook that hangs holds up the objects of its own kinds and no others (reference 03 §5.5).
+So a webhook that hangs holds up the objects of its own kinds and no others (docs/sources.md#interpreter-webhooks).
 """
 
 from __future__ import annotations

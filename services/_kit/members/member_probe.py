@@ -1,4 +1,4 @@
-"""Probes one member: readiness, served kinds and capacity (reference 03 §6.6)."""
+"""Probes one member: readiness, served kinds and capacity (docs/sources.md#resource-summary)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the pods of a Deployment in one member that are unschedulable for some time (reference 02 §5.5)."""
+"""Counts the pods of a Deployment in one member that are unschedulable for some time (docs/sources.md#estimators)."""
 
 from __future__ import annotations
 

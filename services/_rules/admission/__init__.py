@@ -1,4 +1,4 @@
-"""Admission of objects of Karmada's kinds: defaults first, then rules (reference 01 §4).
+"""Admission of objects of Karmada's kinds: defaults first, then rules (docs/sources.md#admission).
 
 Pure: identity, time and whatever else the decision needs come in with the `Context`.
 """

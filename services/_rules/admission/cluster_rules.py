@@ -1,4 +1,7 @@
-"""Defaults and rules of Cluster and its resource models, as its own API server applies them (reference 01 §4.4)."""
+"""Defaults and rules of Cluster and its resource models, as its own API server applies them.
+
+Source: docs/sources.md#admission.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

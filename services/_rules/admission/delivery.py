@@ -1,4 +1,4 @@
-"""Defaults and rules of bindings and works, and protection from deletion (reference 01 §4.2, §4.3)."""
+"""Defaults and rules of bindings and works, and protection from deletion (docs/sources.md#admission)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rules of ResourceInterpreterCustomization and ResourceInterpreterWebhookConfiguration (reference 01 §4.3)."""
+"""Rules of ResourceInterpreterCustomization and ResourceInterpreterWebhookConfiguration (docs/sources.md#admission)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

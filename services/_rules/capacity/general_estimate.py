@@ -1,4 +1,4 @@
-"""Demands of workloads, capacities of clusters, and the general estimate of how much fits (reference 02 §5.2–5.4).
+"""Demands of workloads, capacities of clusters, and the general estimate of how much fits (docs/sources.md#estimators).
 
 The general estimate reads only the status of a cluster: sums over its nodes, or counts of nodes by resource model.
 """
@@ -186,7 +186,7 @@ def max_replicas(
     assumed: Sequence[Assumed] = (),
     deduct: bool = True,
 ) -> int:
-    """Further replicas that the status of a cluster has room for (reference 02 §5.2).
+    """Further replicas that the status of a cluster has room for (docs/sources.md#estimators).
 
     `models` is the gate CustomizedClusterResourceModeling. Assumed workloads always take room on model nodes; `deduct`
     (gate SchedulingOvercommitProtection) takes them off the summary too.
@@ -258,7 +258,7 @@ def max_component_sets(
     assumed: Sequence[Assumed] = (),
     deduct: bool = True,
 ) -> int:
-    """Complete sets of all components that the status of a cluster has room for (reference 02 §5.4).
+    """Complete sets of all components that the status of a cluster has room for (docs/sources.md#estimators).
 
     Parameters as in max_replicas.
     """

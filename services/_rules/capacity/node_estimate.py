@@ -1,4 +1,4 @@
-"""The estimate from the nodes of a member and the pods on them (reference 02 §5.5, §5.6)."""
+"""The estimate from the nodes of a member and the pods on them (docs/sources.md#estimators)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias

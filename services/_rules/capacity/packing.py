@@ -1,4 +1,7 @@
-"""Room on single nodes, real or assumed from a resource model, and first-fit placing of component sets (02 §5.6)."""
+"""Room on single nodes, real or assumed from a resource model, and first-fit placing of component sets.
+
+Source: docs/sources.md#estimators.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""The estimate from the ResourceQuotas of a namespace (reference 02 §5.5)."""
+"""The estimate from the ResourceQuotas of a namespace (docs/sources.md#estimators)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

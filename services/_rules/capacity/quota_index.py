@@ -1,4 +1,4 @@
-"""The ResourceQuotas of one member by namespace, with only what an estimate reads (reference 02 §5.5)."""
+"""The ResourceQuotas of one member by namespace, with only what an estimate reads (docs/sources.md#estimators)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from services._rules.capacity.general_estimate import Capacity
 from services._rules.capacity.reserved import Needs, PodClass
 
 LONGEST: Final = 300.0
-"""Seconds after which a replica that never shows gives its room back (reference 02 §8.4)."""
+"""Seconds after which a replica that never shows gives its room back (docs/sources.md#reservations)."""
 _ALL: Final = 2**31 - 1
 _NOWHERE: Final[Mapping[str, int]] = {}
 

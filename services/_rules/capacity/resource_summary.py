@@ -1,4 +1,7 @@
-"""Sums over the nodes and pods of a member, and its nodes sorted into resource models (reference 02 §5.7, §7.3)."""
+"""Sums over the nodes and pods of a member, and its nodes sorted into resource models.
+
+Source: docs/sources.md#resource-summary, #resource-models.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,7 @@
-"""Pods of one member that its scheduler finds no node for, and how many of a workload wait too long (02 §5.5)."""
+"""Pods of one member that its scheduler finds no node for, and how many of a workload wait too long.
+
+Source: docs/sources.md#estimators.
+"""
 
 from __future__ import annotations
 

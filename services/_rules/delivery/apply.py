@@ -1,4 +1,4 @@
-"""Decides how a member's object is reconciled with its work: write, delete, leave, refuse (reference 03 §3)."""
+"""Decides how a member's object is reconciled with its work: write, delete, leave, refuse (docs/sources.md#apply)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def apply_action(
     previous: Manifest | None = None,
     wanted: Manifest | None = None,
 ) -> Action:
-    """What to do so that a member holds the desired manifest (§3.3, §3.4); raises InterpretError.
+    """What to do so that a member holds the desired manifest; raises InterpretError.
 
     `previous` is the manifest applied before, where another one was: what it had and the desired one lacks has to go.
     `wanted` is what to write over the live object where a level above the built-in one provides it (see `retained`).
@@ -159,7 +159,7 @@ def retained(answer: Manifest, merged: Manifest) -> Manifest:
 
 
 def withdraw_action(live: Manifest | None, *, keep: bool) -> Action:
-    """What to do when a work was withdrawn (§3.6): delete what is ours, or (`keep`) only take our marks off."""
+    """What to do when a work was withdrawn: delete what is ours, or (`keep`) only take our marks off."""
     if live is None or not is_managed(live):
         return Leave()
     metadata = live["metadata"]
@@ -223,7 +223,7 @@ def collectable(status: Any) -> Raw:
 
 
 def reflect(live: Manifest, status: ReportedStatus | None = None, health: ReportedStatus | None = None) -> Reflection:
-    """Status and health of a member object (§4.2); `status` and `health` where a level above the built-in answers."""
+    """Status and health of a member object; `status` and `health` where a level above the built-in answers."""
     problem = ""
     found = None
     if status is not None:

@@ -1,4 +1,7 @@
-"""Small decisions taken for each cluster when an object is rendered (reference 03 §1.4, §1.5, §1.7, §1.10, §7.7)."""
+"""Small decisions taken for each cluster when an object is rendered.
+
+Source: docs/sources.md#rendering, #application-failover.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias

@@ -1,7 +1,7 @@
 """Names drift in a member: the fields that a repair puts back, and the managers that had changed them.
 
 Fields and their owners come from one read of the live object with its `metadata.managedFields`. Values are omitted,
-and of a Secret not even the names below its top level fields (reference 03 §3.8).
+and of a Secret not even the names below its top level fields (docs/sources.md#apply).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Keeps labels and annotations of other writers on a member's object (reference 03 §3.4 step 3, records of §1.6)."""
+"""Keeps labels and annotations of other writers on a member's object.
+
+Source: docs/sources.md#apply, #rendering.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""Adds the label and annotation that differ between clusters to a manifest with shared bytes (reference 03 §1.6)."""
+"""Adds the label and annotation that differ between clusters to a manifest with shared bytes.
+
+Source: docs/sources.md#rendering.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The FullyApplied condition of a binding, and the messages of its aggregated status (reference 03 §4.5)."""
+"""The FullyApplied condition of a binding, and the messages of its aggregated status (docs/sources.md#status)."""
 
 from collections.abc import Collection
 from typing import Final

@@ -1,4 +1,7 @@
-"""Application failover: where an application is unhealthy, for how long, and the eviction that follows (03 §7.5)."""
+"""Application failover: where an application is unhealthy, for how long, and the eviction that follows.
+
+Source: docs/sources.md#application-failover.
+"""
 
 from __future__ import annotations
 

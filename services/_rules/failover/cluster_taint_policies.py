@@ -1,4 +1,7 @@
-"""Applies ClusterTaintPolicies: which taints the conditions of a cluster add and remove (reference 03 §7.2)."""
+"""Applies ClusterTaintPolicies: which taints the conditions of a cluster add and remove.
+
+Source: docs/sources.md#taint-policies.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def evict(
 
 
 def carried_labels(tasks: Sequence[EvictionTask], cluster: str, target_count: int) -> Mapping[str, str]:
-    """Preserved state that the copy in a cluster gets as labels (reference 03 §7.7).
+    """Preserved state that the copy in a cluster gets as labels (docs/sources.md#application-failover).
 
     Only where the object runs in one cluster, its last eviction removed the old copy at once, and the cluster is new to
     the object.
@@ -55,7 +55,7 @@ def removed(tasks: Sequence[EvictionTask], cleared: Sequence[Cleared]) -> tuple[
 
 
 def awaits_removal(tasks: Sequence[EvictionTask], held: Container[str]) -> bool:
-    """Whether a copy that goes before the object may start elsewhere is still there (reference 03 §1.2).
+    """Whether a copy that goes before the object may start elsewhere is still there (docs/sources.md#rendering).
 
     `held` are the clusters that ever got a copy.
     """

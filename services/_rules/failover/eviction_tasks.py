@@ -1,4 +1,4 @@
-"""Assesses eviction tasks: which of them are over, and when to assess them again (reference 03 §7.4)."""
+"""Assesses eviction tasks: which of them are over, and when to assess them again (docs/sources.md#failover)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which actions Remedy objects ask for in a cluster (reference 03 §6.11)."""
+"""Which actions Remedy objects ask for in a cluster (docs/sources.md#remedies)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Extracts the state to preserve from an application's status, by JSONPath templates (reference 03 §7.6)."""
+"""Extracts the state to preserve from an application's status, by JSONPath templates.
+
+Source: docs/sources.md#application-failover.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decides whether an object has to leave a tainted cluster, and how much longer it may stay (reference 03 §7.3)."""
+"""Decides whether an object has to leave a tainted cluster, and how much longer it may stay.
+
+Source: docs/sources.md#failover.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,10 @@ def stay(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: float)
 
 
 def cluster_purge_mode(failover: Mapping[str, Any] | None, flag: str) -> str:
-    """Purge mode of the copy in a failed cluster: the policy's, else `flag`, else Gracefully (reference 03 §7.8)."""
+    """Purge mode of the copy in a failed cluster: the policy's, else `flag`, else Gracefully.
+
+    Source: docs/sources.md#failover.
+    """
     cluster = (failover or {}).get("cluster")
     if cluster is not None:
         return str(cluster.get("purgeMode") or GRACEFULLY)

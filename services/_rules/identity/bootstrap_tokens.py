@@ -1,4 +1,7 @@
-"""Reads bootstrap tokens and the Secrets that hold them, and signs cluster information (reference 04 §2.1, §2.4)."""
+"""Reads bootstrap tokens and the Secrets that hold them, and signs cluster information.
+
+Source: docs/sources.md#registration.
+"""
 
 from __future__ import annotations
 

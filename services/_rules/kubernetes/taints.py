@@ -71,10 +71,10 @@ def matching_tolerations(
 
 
 def seconds_left(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: datetime) -> float | None:
-    """Seconds until the first of the tolerations in use runs out: 0 for at once, None for never (reference 03 §7.3).
+    """Seconds until the first of the tolerations in use runs out: 0 for at once, None for never.
 
     A toleration runs for its seconds from the moment a taint it covers was added; a taint without that moment does not
-    count. Raises ValueError for a moment that is no RFC 3339 time.
+    count. Raises ValueError for a moment that is no RFC 3339 time. Source: docs/sources.md#failover.
     """
     if not taints:
         return None

@@ -1,4 +1,4 @@
-"""Override policies: what a manifest becomes for one cluster (reference 03 §2).
+"""Override policies: what a manifest becomes for one cluster (docs/sources.md#overrides).
 
 `compile_policy` once per policy and change, `apply` once per object and cluster. Nothing that is passed in is changed;
 the result shares what no overrider touched.

@@ -1,4 +1,4 @@
-"""Compiles override policies once into selectors, cluster tests and steps (reference 03 §2.1–2.4, 2.7, 2.8)."""
+"""Compiles override policies once into selectors, cluster tests and steps (docs/sources.md#overrides, 2.7, 2.8)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

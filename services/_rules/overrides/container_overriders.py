@@ -1,4 +1,4 @@
-"""Overriders that change containers: images, commands and arguments of workloads (reference 03 §2.5, §2.6)."""
+"""Overriders that change containers: images, commands and arguments of workloads (docs/sources.md#overrides)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Container image references: their parts, and changing one part (reference 03 §2.5)."""
+"""Container image references: their parts, and changing one part (docs/sources.md#overrides)."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether a cluster matches a ClusterAffinity, compiled once per affinity (reference 01 §1.2, 02 §2.5)."""
+"""Whether a cluster matches a ClusterAffinity, compiled once per affinity (docs/sources.md#filters)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias

@@ -1,6 +1,7 @@
 """Selects the propagation policy of a template: selectors, ranks, the winner, preemption, affinity groups.
 
-Reference 01 §2.3, §2.6, §2.8. Policies are compiled once, when they change; templates are matched many times.
+Policies are compiled once, when they change; templates are matched many times. Sources: docs/sources.md#policies,
+#binding-requests.
 """
 
 from collections.abc import Iterable, Mapping

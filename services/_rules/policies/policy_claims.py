@@ -1,6 +1,7 @@
-"""Claim of a propagation policy on a template or binding: the labels and annotations that name its owner (01 §2.2).
+"""Claim of a propagation policy on a template or binding: the labels and annotations that name its owner.
 
 Every function returns an object that shares all it did not change with its input; inputs are never altered.
+Source: docs/sources.md#policies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,9 +91,10 @@ def clean_cluster_policy_claim(manifest: Manifest) -> Manifest:
 
 
 def claim_template(manifest: Manifest, claim: Claim) -> Manifest:
-    """The template with a claim applied, the same object where nothing has to change (reference 01 §2.8).
+    """The template with a claim applied, the same object where nothing has to change.
 
     A namespaced policy takes a claim of a cluster-wide one away; the reverse does not happen.
+    Source: docs/sources.md#binding-requests.
     """
     labels = (manifest.get("metadata") or {}).get("labels") or {}
     if claim.cluster_wide:

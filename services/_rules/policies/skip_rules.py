@@ -1,4 +1,4 @@
-"""What is never propagated: API groups, kinds, namespaces, by constant and by setting (reference 01 §2.1)."""
+"""What is never propagated: API groups, kinds, namespaces, by constant and by setting (docs/sources.md#policies)."""
 
 import re
 from collections.abc import Callable, Sequence

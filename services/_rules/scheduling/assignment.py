@@ -1,4 +1,4 @@
-"""How many replicas each selected cluster gets (reference 02 §4).
+"""How many replicas each selected cluster gets (docs/sources.md#replica-division).
 
 An assignment is planned first (what is kept, how many replicas are to be divided, by which weights) and then carried
 out, so that an explanation can show the same plan that the decision followed.

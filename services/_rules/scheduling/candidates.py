@@ -1,4 +1,7 @@
-"""Ranks the clusters that passed: overflow tier, score, available replicas, name (reference 02 §3.1, §5.1)."""
+"""Ranks the clusters that passed: overflow tier, score, available replicas, name.
+
+Source: docs/sources.md#cluster-selection, #estimators.
+"""
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence

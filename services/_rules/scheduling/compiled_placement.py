@@ -152,7 +152,10 @@ class CompiledPlacement:
 
 
 def _strategy(scheduling: ReplicaScheduling | None) -> tuple[Strategy, bool]:
-    """Strategy, and whether static weighting overrides spread constraints (reference 02 §3.2, §4.1)."""
+    """Strategy, and whether static weighting overrides spread constraints.
+
+    Source: docs/sources.md#cluster-selection, #replica-division.
+    """
     if scheduling is None or scheduling.replica_scheduling_type == "Duplicated":
         return "Duplicated", False
     if scheduling.replica_scheduling_type != "Divided":

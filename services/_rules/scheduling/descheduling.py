@@ -1,4 +1,7 @@
-"""Decides which replicas are taken back because they found no node where they were placed (reference 02 §6)."""
+"""Decides which replicas are taken back because they found no node where they were placed.
+
+Source: docs/sources.md#descheduler.
+"""
 
 from __future__ import annotations
 

@@ -25,9 +25,10 @@ _BY_ROOM: Final = frozenset({"DynamicWeight", "Aggregated"})
 
 
 def divides_by_room(spec: Manifest) -> bool:
-    """Whether the replicas of a binding's spec are divided by what clusters have room for (reference 02 §4.1).
+    """Whether the replicas of a binding's spec are divided by what clusters have room for.
 
-    A set of components goes where it fits whole, if it goes to one cluster (§4.8).
+    A set of components goes where it fits whole, if it goes to one cluster.
+    Source: docs/sources.md#replica-division.
     """
     scheduling = (spec.get("placement") or {}).get("replicaScheduling") or {}
     components = bool(spec.get("components"))

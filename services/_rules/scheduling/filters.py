@@ -1,4 +1,4 @@
-"""Which clusters may run a binding at all, and what is said about the others (reference 02 §2.4)."""
+"""Which clusters may run a binding at all, and what is said about the others (docs/sources.md#filters)."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""What is reported after a scheduling attempt: condition, event text, and whether it is tried again (02 §1.10–1.12)."""
+"""What is reported after a scheduling attempt: condition, event text, and whether it is tried again.
+
+Source: docs/sources.md#scheduling.
+"""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias

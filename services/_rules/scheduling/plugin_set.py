@@ -1,4 +1,7 @@
-"""Which plugins take part in a decision: the product's own by name, and those that others wrote (reference 02 §2)."""
+"""Which plugins take part in a decision: the product's own by name, and those that others wrote.
+
+Source: docs/sources.md#scheduler-plugins.
+"""
 
 from __future__ import annotations
 
@@ -64,9 +67,10 @@ def registry(builtin: Collection[str], outside: Iterable[str]) -> frozenset[str]
 
 
 def enabled(registered: Collection[str], wanted: Iterable[str]) -> frozenset[str]:
-    """Names that a list such as `*,-ClusterLocality` turns on (reference 02 §2.1); unknown names are ignored.
+    """Names that a list such as `*,-ClusterLocality` turns on; unknown names are ignored.
 
     Without a `*` somewhere in the list it begins with none, and its items count in their order.
+    Source: docs/sources.md#scheduler-plugins.
     """
     items = list(wanted)
     found = set(registered) if _ALL in items else set()

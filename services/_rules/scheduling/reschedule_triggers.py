@@ -1,4 +1,4 @@
-"""Decides whether a binding has to be scheduled at all (reference 02 §1.4–1.7)."""
+"""Decides whether a binding has to be scheduled at all (docs/sources.md#scheduling)."""
 
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias

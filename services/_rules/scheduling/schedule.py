@@ -1,4 +1,4 @@
-"""One scheduling run: filter, rank, select, assign (reference 02 §1.13), and the walk through groups (§1.9)."""
+"""One scheduling run: filter, rank, select, assign (docs/sources.md#scheduling), and the walk through groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias

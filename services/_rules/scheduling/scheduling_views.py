@@ -76,7 +76,7 @@ class Status(Struct, frozen=True):
 
 
 class Peers(Struct, frozen=True):
-    """Where workloads of the same affinity groups run (reference 02 §8.3).
+    """Where workloads of the same affinity groups run (docs/sources.md#workload-affinity).
 
     `together` holds the targets of every scheduled peer of the affinity group, `apart` all targets of the
     anti-affinity group.
@@ -100,7 +100,7 @@ class SchedulingOptions(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True, eq=False):
-    """A cluster that passed the filters, with the facts by which it is ranked (reference 02 §3.1)."""
+    """A cluster that passed the filters, with the facts by which it is ranked (docs/sources.md#cluster-selection)."""
 
     name: str
     cluster: ClusterView

@@ -1,4 +1,4 @@
-"""The clusters behind a control plane: lists them, checks names, opens clients to them (reference 04 §1.1, §1.3)."""
+"""The clusters behind a control plane: lists them, checks names, opens clients to them (docs/sources.md#commands)."""
 
 from __future__ import annotations
 

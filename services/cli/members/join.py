@@ -1,4 +1,7 @@
-"""Joins a member to the control plane: identity in the member, Secret and Cluster here (reference 03 §6.2, §6.8)."""
+"""Joins a member to the control plane: identity in the member, Secret and Cluster here.
+
+Source: docs/sources.md#registration.
+"""
 
 from __future__ import annotations
 

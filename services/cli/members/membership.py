@@ -1,4 +1,4 @@
-"""The command `karmadactl join` for push members, and what joining is for every mode (reference 04 §1.7)."""
+"""The command `karmadactl join` for push members, and what joining is for every mode (docs/sources.md#commands)."""
 
 from __future__ import annotations
 

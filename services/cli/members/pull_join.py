@@ -1,4 +1,4 @@
-"""The command `karmadactl join --mode pull`: a member with an agent of its own (reference 03 §6.8, 04 §2).
+"""The command `karmadactl join --mode pull`: a member with an agent of its own (docs/sources.md#registration).
 
 Where the log's server belongs to an installation beside the control plane's kubeconfig, the agent's identity is made
 there and the server takes it over. Where there are keys of an operator (`fleetlog nats init`), its account is signed

@@ -1,8 +1,8 @@
-"""The command `karmadactl register`: a cluster becomes a pull member with a bootstrap token (reference 04 §2.3, §2.4).
+"""The command `karmadactl register`: a cluster becomes a pull member with a bootstrap token.
 
 It runs where the member's kubeconfig is and needs no kubeconfig of the control plane: the token finds the right one
 (cluster-info, which it signs) and lets it ask for the identity of the member's agent. The agent's key is made here and
-stays here.
+stays here. Source: docs/sources.md#registration.
 """
 
 from __future__ import annotations

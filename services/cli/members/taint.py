@@ -1,4 +1,4 @@
-"""The commands `karmadactl taint`, `cordon` and `uncordon` (reference 04 §1.11)."""
+"""The commands `karmadactl taint`, `cordon` and `uncordon` (docs/sources.md#commands)."""
 
 from __future__ import annotations
 

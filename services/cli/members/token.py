@@ -1,4 +1,7 @@
-"""The commands `karmadactl token …`: bootstrap tokens, with which clusters register themselves (reference 04 §1.10)."""
+"""The commands `karmadactl token …`: bootstrap tokens, with which clusters register themselves.
+
+Source: docs/sources.md#commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `karmadactl unjoin` and `unregister`: remove a member (reference 04 §1.8, §1.9)."""
+"""The commands `karmadactl unjoin` and `unregister`: remove a member (docs/sources.md#commands)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command `karmadactl get`: reads objects of the control plane and of members side by side (reference 04 §1.3)."""
+"""The command `karmadactl get`: reads objects of the control plane and of members side by side.
+
+Source: docs/sources.md#commands.
+"""
 
 from __future__ import annotations
 

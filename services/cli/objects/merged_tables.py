@@ -1,4 +1,4 @@
-"""Merges the tables of many clusters into one, with the columns CLUSTER and ADOPTION (reference 04 §1.3)."""
+"""Merges the tables of many clusters into one, with the columns CLUSTER and ADOPTION (docs/sources.md#commands)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds that the gateway serves, as data (reference 01 §1.1): their names, schemas and columns."""
+"""The kinds that the gateway serves, as data (docs/sources.md#api): their names, schemas and columns."""
 
 from __future__ import annotations
 

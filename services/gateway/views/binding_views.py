@@ -1,6 +1,7 @@
-"""Builds ResourceBinding and ClusterResourceBinding from the facets of one object (reference 01 §1.4, §2.8; 02 §1.10).
+"""Builds ResourceBinding and ClusterResourceBinding from the facets of one object.
 
 Everything here is a function of one snapshot: the same facts give the same object on every gateway.
+Source: docs/sources.md#bindings, #binding-requests, #scheduling.
 """
 
 from __future__ import annotations
@@ -114,7 +115,10 @@ def owner(api_version: str, kind: str, key: ObjectKey, uid: str) -> Manifest:
 
 
 def build(bound: Bound, version: str, api_version: str = const.BINDING_API) -> Manifest:
-    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape (01 §1.14)."""
+    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape.
+
+    Source: docs/sources.md#bindings.
+    """
     binding = asked(bound)
     spec = _spec(bound)
     status = _status(bound)
@@ -244,9 +248,9 @@ def _reason(item: ClusterStatusItem) -> str:
 
 
 def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:
-    """Generation for which scheduling is up to date: the present one where it asks for nothing new (02 §1.4).
+    """Generation for which scheduling is up to date: the present one where it asks for nothing new.
 
-    The scheduler writes nothing about a change that leaves its decision as it is.
+    The scheduler writes nothing about a change that leaves its decision as it is. Source: docs/sources.md#scheduling.
     """
     binding, decided = asked(bound), bound.observed_generation
     if decided >= binding.generation or isinstance(placement, PlacementFailed):

@@ -128,7 +128,7 @@ class Collection(Projection):
         self._named[place] = key
         holder = self._holder(key)
         if holder is not None and holder.place != place:
-            # Kinds of two groups can want one name (reference 01 §1.12): the older object has it.
+            # Kinds of two groups can want one name (docs/sources.md#names): the older object has it.
             rivals = self._rivals.setdefault(key, {})
             if holder.age <= entry.age:
                 rivals[place] = entry

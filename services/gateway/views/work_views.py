@@ -1,4 +1,4 @@
-"""Builds Work objects from works and observations of a cluster (reference 03 §1.6, §1.12, §3.2, §4.2)."""
+"""Builds Work objects from works and observations of a cluster (docs/sources.md#rendering, #apply, #status)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
 
 
 def _overrides(applied: tuple[AppliedOverride, ...]) -> str:
-    """The record of applied override rules, sorted by the name of their policy (reference 03 §2.9)."""
+    """The record of applied override rules, sorted by the name of their policy (docs/sources.md#overrides)."""
     entries = sorted(applied, key=lambda item: item.policy)
     return encode([{"policyName": item.policy, "overriders": item.overriders} for item in entries]).decode()
 

@@ -1,4 +1,7 @@
-"""Loads the plugins of a scheduler: installed ones, filtered by the flag `--plugins` (reference 02 §2.1)."""
+"""Loads the plugins of a scheduler: installed ones, filtered by the flag `--plugins`.
+
+Source: docs/sources.md#scheduler-plugins.
+"""
 
 from __future__ import annotations
 

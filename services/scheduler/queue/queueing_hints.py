@@ -27,7 +27,7 @@ NO_CLUSTER: Final = "NoClusterFit"
 def interest_of(scheduled: Scheduled) -> QueueingHint | None:
     """What a change of a cluster may mean to an object; None where only facts of its own can move it.
 
-    A division of replicas that stands is not moved by clusters, unless they leave (reference 02 §1.4).
+    A division of replicas that stands is not moved by clusters, unless they leave (docs/sources.md#scheduling).
     """
     binding, spec, compiled = scheduled.binding, scheduled.spec, scheduled.compiled
     if not isinstance(binding, BindingRequested) or binding.everywhere or spec is None or compiled is None:
@@ -62,7 +62,7 @@ def _lacks(
 
 
 def _in_force(compiled: CompiledPlacement, observed: str) -> str:
-    """The affinity term in force; the first where none or an unknown one was noted (reference 02 §1.3)."""
+    """The affinity term in force; the first where none or an unknown one was noted (docs/sources.md#scheduling)."""
     names = compiled.affinity_names
     if not names:
         return ""

@@ -10,7 +10,10 @@ from schemas.keys import ObjectKey
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0
-"""Seconds between attempts with gate PriorityBasedScheduling: 1, 2, 4, 8, 10, 10, … (reference 02 §1.12)."""
+"""Seconds between attempts with gate PriorityBasedScheduling: 1, 2, 4, 8, 10, 10, ….
+
+Source: docs/sources.md#scheduling-queue.
+"""
 _MOST_DOUBLINGS: Final = 40
 
 

@@ -222,7 +222,7 @@ class UnschedulableIndex:
         stands_there: Callable[[ObjectKey], bool],
         gained: Collection[tuple[str, str]] | None = None,
     ) -> list[ObjectKey]:
-        """Objects that may move since a cluster is described otherwise (reference 02 §1.3).
+        """Objects that may move since a cluster is described otherwise (docs/sources.md#scheduling).
 
         `gained` are the APIs that it newly serves when nothing but those changed. `stands_there` is true for an object
         that runs in it and does not depend on where others run. Such objects are skipped where possible: most changes

@@ -15,6 +15,7 @@ from nats.errors import TimeoutError as NoMessages
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from schemas.manifest import Manifest
+from tests.support.closing import closing
 
 _BATCH: Final = 500
 _WAIT: Final = 2.0
@@ -59,8 +60,7 @@ class History:
 
     async def check(self, counts: Counter[str]) -> list[str]:
         """Read what came since, and what FACTS holds; every gap, every double, every withdrawal without a cause."""
-        client = await nats.connect(self._url, connect_timeout=10)
-        try:
+        async with closing(await nats.connect(self._url, connect_timeout=10)) as client:
             end = await _end(client, "FACTS")
             complaints = [
                 text async for record in _records(client, "HISTORY", self._next) for text in self.take(record, counts)
@@ -75,8 +75,6 @@ class History:
                         f"HISTORY has {self._ids.get(record.origin, 'nothing')} there"
                     )
             return complaints
-        finally:
-            await client.close()
 
     def take(self, record: Record, counts: Counter[str]) -> Iterator[str]:
         """Take in the next message of HISTORY; what is wrong with it."""

@@ -23,6 +23,7 @@ from tests.faults.hostile.front import Order, Target
 from tests.faults.hostile.ground import Fronted
 from tests.faults.hostile.neighbours import back, misbehave, probes, replaced, uids
 from tests.faults.scene import Scene
+from tests.support.closing import closing
 
 SWAPPED_SECONDS: Final = 8.0
 _GONE_SECONDS: Final = 1.0
@@ -67,20 +68,14 @@ class Swappable(Fronted):
         asyncio.run(self._define())
 
     async def _define(self) -> None:
-        client = await KubeClient.from_kubeconfig(self.other_kubeconfig)
-        try:
+        async with closing(await KubeClient.from_kubeconfig(self.other_kubeconfig)) as client:
             await apply_definitions(client, needed_definitions())
-        finally:
-            await client.close()
 
     async def identity(self, kubeconfig: Path) -> str:
         """The uid of kube-system."""
-        client = await KubeClient.from_kubeconfig(kubeconfig)
-        try:
+        async with closing(await KubeClient.from_kubeconfig(kubeconfig)) as client:
             found = await client.get(resource_path("", "v1", "namespaces", "", "kube-system"))
             return str(found["metadata"]["uid"])
-        finally:
-            await client.close()
 
     def stop(self) -> None:
         """Stop everything."""

@@ -44,7 +44,7 @@ from tests.integration.agent.hub_servers import HubServer, Users, new_user
 from tests.natsserver import find_binary
 from tests.support.waiting import PATIENCE, eventually
 
-KEY = ObjectKey("", "configmaps", "default", "web")
+KEYS = KEY, OTHER, LATE = [ObjectKey("", "configmaps", "default", name) for name in ("web", "other", "late")]
 
 
 class Hub:
@@ -106,6 +106,17 @@ class Hub:
         assert isinstance(event, WorkObserved)
         return event
 
+    async def reports(self, cluster: str, key: ObjectKey = KEY, **wanted: Any) -> WorkObserved:
+        """The last observation of an object once its fields are as wanted."""
+
+        async def look() -> WorkObserved | None:
+            seen = await self.last_seen(cluster, key)
+            same = seen is not None and all(getattr(seen, name) == value for name, value in wanted.items())
+            return seen if same else None
+
+        found: WorkObserved = await eventually(look, f"{key.name} of {cluster} is reported with {wanted}")
+        return found
+
     async def ends(self) -> dict[str, int]:
         """Where every stream ends."""
         names = ("FACTS", "OBSERVED", "BLOBS", "PARKED", "EXPLAINED")
@@ -138,6 +149,14 @@ class Member:
             if error.status != 404:
                 raise
             return None
+
+    async def shows(self, *texts: str | None) -> None:
+        """Return once these texts are in the ConfigMaps `web`, `other` and `late`, as many as there are."""
+
+        async def look() -> bool:
+            return [await self.text(key) for key in KEYS[: len(texts)]] == [*texts]
+
+        await eventually(look, f"the member has {texts}")
 
 
 class Agents:

@@ -11,45 +11,26 @@ import msgspec
 import pytest
 
 from schemas.agent import Hello
-from schemas.keys import ObjectKey
 from services.registrar import agent_requests as desk
-from tests.integration.agent.conftest import KEY, Agents, Hub, Member
+from tests.integration.agent.conftest import KEY, LATE, OTHER, Agents, Hub, Member
 from tests.natsserver import free_port
 from tests.support.waiting import eventually
-
-OTHER = ObjectKey("", "configmaps", "default", "other")
-LATE = ObjectKey("", "configmaps", "default", "late")
 
 
 async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     agents.start()
     first = await hub.render("m1", "one")
-
-    async def applied() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen is not None and seen.applied and seen.digest == first.digest
-
-    await eventually(applied, "the report of the first version")
+    assert (await hub.reports("m1", applied=True, digest=first.digest)).operation == "created"
     assert await member.text() == "one"
-    assert (await hub.last_seen("m1")).operation == "created"  # type: ignore[union-attr]
     await hub.render("m1", "two")
-
-    async def two() -> bool:
-        return await member.text() == "two"
-
-    await eventually(two, "the second version")
+    await member.shows("two")
     await hub.withdraw("m1")
-
-    async def absent() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen is not None and seen.absent
-
-    await eventually(absent, "the report of the end")
+    await hub.reports("m1", absent=True)
     assert await member.text() is None
 
 
-async def test_manifests_that_are_not_inline_are_fetched_whatever_their_size(
+async def test_blobs_of_any_size_are_fetched(
     hub: Hub, member: Member, agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desk, "CHUNK", 1 << 16)
@@ -57,11 +38,7 @@ async def test_manifests_that_are_not_inline_are_fetched_whatever_their_size(
     await hub.render("m1", "large", inline=False, padding=900_000)
     await hub.render("m1", "small", key=OTHER, inline=False)
     agent = agents.start()
-
-    async def both() -> bool:
-        return (await member.text(), await member.text(OTHER)) == ("large", "small")
-
-    await eventually(both, "both objects")
+    await member.shows("large", "small")
     assert agent.term is not None
     assert agent.term.manifests.fetched == 2
 
@@ -72,11 +49,7 @@ async def test_works_of_another_cluster_are_not_seen(hub: Hub, member: Member, a
     await hub.render("m2", "secret", key=OTHER)
     agent = agents.start()
     await hub.render("m1", "ours")
-
-    async def ours() -> bool:
-        return await member.text() == "ours"
-
-    await eventually(ours)
+    await member.shows("ours")
     assert agent.term is not None
     assert set(agent.term.state.works.works) == {KEY}
     assert await member.text(OTHER) is None
@@ -92,21 +65,23 @@ async def test_an_agent_waits_for_its_cluster_to_be_joined(hub: Hub, member: Mem
     )
     assert await member.text() is None
     await hub.join("m1")
-
-    async def early() -> bool:
-        return await member.text() == "early"
-
-    await eventually(early)
+    await member.shows("early")
     await eventually(lambda: agent.health.ready, "readiness")
 
 
-async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member, agents: Agents) -> None:
+async def greetings(hub: Hub) -> list[Hello]:
+    """Heartbeats from now on."""
     heard: list[Hello] = []
 
     async def hear(message: Any) -> None:
         heard.append(msgspec.json.decode(message.data, type=Hello))
 
     await hub.connection.subscribe("hello.*", hear)
+    return heard
+
+
+async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member, agents: Agents) -> None:
+    heard = await greetings(hub)
     await hub.join("m1")
     agents.start()
     await eventually(lambda: sum(not hello.fresh for hello in heard) > 1, "heartbeats")
@@ -117,15 +92,8 @@ async def test_heartbeats_carry_how_the_member_is_doing(hub: Hub, member: Member
     assert {group["groupVersion"] for group in sample.summary["apiEnablements"]} >= {"v1", "apps/v1"}
 
 
-async def test_a_member_that_does_not_answer_is_told_of_for_as_long_as_it_lasts(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
-    heard: list[Hello] = []
-
-    async def hear(message: Any) -> None:
-        heard.append(msgspec.json.decode(message.data, type=Hello))
-
-    await hub.connection.subscribe("hello.*", hear)
+async def test_silent_member_is_reported_while_it_lasts(hub: Hub, member: Member, agents: Agents) -> None:
+    heard = await greetings(hub)
     await hub.join("m1")
     agent = agents.start(agent_lease_seconds=0.3)
     await eventually(lambda: agent.term is not None and agent.term.follower.reading, "works come")
@@ -157,155 +125,104 @@ async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member,
     assert 'fleetlog_lane_writes_total{cluster="m1",operation="create",service="agent"} 1.0' in text
 
 
-async def test_while_the_hub_is_away_the_member_is_kept_and_afterwards_both_sides_catch_up(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_member_and_hub_catch_up_after_an_outage(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "kept", inline=False)
     await hub.render("m1", "goes", key=OTHER)
     agent = agents.start()
-
-    async def there() -> Any:
-        seen = [await hub.last_seen("m1", OTHER), await hub.last_seen("m1")]
-        return all(one is not None and one.applied for one in seen) and await member.text() == "kept"
-
-    await eventually(there)
-    before = await hub.last_seen("m1")
-    assert before is not None
+    await hub.reports("m1", OTHER, applied=True)
+    before = await hub.reports("m1", applied=True)
+    await member.shows("kept")
     hub.server.kill9()
     await eventually(lambda: not agent.link.is_connected, "the loss")
     await member.client.delete(member.path())
-
-    async def restored() -> bool:
-        return await member.text() == "kept"
-
-    await eventually(restored, "the restored object")
+    await member.shows("kept")
     assert await member.text(OTHER) == "goes"
     assert not agent.health.ready
     hub.server.start()
     await hub.connection.wait_connected()
     await hub.withdraw("m1", OTHER)
-
-    async def gone() -> Any:
-        seen = await hub.last_seen("m1", OTHER)
-        return seen is not None and seen.absent
-
-    await eventually(gone, "the end of the withdrawn object")
+    await hub.reports("m1", OTHER, absent=True)
     assert await member.text(OTHER) is None
     assert await member.text() == "kept"
 
     async def reported() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen is not None and seen.member_uid != before.member_uid
+        return (await hub.reports("m1")).member_uid != before.member_uid
 
     await eventually(reported, "the report of the restored object")
     await eventually(lambda: agent.health.ready, "readiness")
 
 
-async def test_a_restart_without_the_hub_keeps_the_member_and_deletes_nothing(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_restart_without_the_hub_deletes_nothing(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "inline")
     await hub.render("m1", "fetched", key=OTHER, inline=False)
     agent = agents.start()
-
-    async def both() -> bool:
-        return (await member.text(), await member.text(OTHER)) == ("inline", "fetched")
-
-    await eventually(both)
+    await member.shows("inline", "fetched")
     await agents.stop(agent)
     hub.server.stop()
     await member.client.delete(member.path())
     await member.client.delete(member.path(OTHER))
     agent = agents.start()
-    await eventually(both, "both objects after the restart")
+    await member.shows("inline", "fetched")
     assert not agent.link.is_connected
     hub.server.start()
     await eventually(lambda: agent.health.ready, "readiness")
-    assert await both()
+    await member.shows("inline", "fetched")
 
 
-async def test_what_was_saved_before_a_kill_is_not_acted_on_before_the_news(
+async def test_saved_works_wait_for_the_hub_after_a_kill(
     hub: Hub, member: Member, agents: Agents, tmp_path: Path
 ) -> None:
     await hub.join("m1")
     await hub.render("m1", "one")
     await hub.render("m1", "kept", key=OTHER)
     agent = agents.start()
-
-    async def both() -> bool:
-        return (await member.text(), await member.text(OTHER)) == ("one", "kept")
-
-    await eventually(both)
+    await member.shows("one", "kept")
     await agents.stop(agent)
     saved = agents.directory / "data-m1-agent-0"
     shutil.copytree(saved, tmp_path / "saved")
     agent = agents.start()
     await hub.withdraw("m1")
     await hub.render("m1", "changed", key=OTHER)
-
-    async def carried_out() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen is not None and seen.absent and await member.text(OTHER) == "changed"
-
-    await eventually(carried_out)
+    await hub.reports("m1", absent=True)
+    await member.shows(None, "changed")
     await agents.stop(agent)
     # As after a kill before the last second of its life was saved.
     shutil.rmtree(saved)
     shutil.copytree(tmp_path / "saved", saved)
     agent = agents.start()
     await hub.render("m1", "new", key=LATE)
-
-    async def late() -> bool:
-        return await member.text(LATE) == "new"
-
-    await eventually(late)
+    await member.shows(None, "changed", "new")
     assert agent.term is not None
     stats = agent.term.lane.stats
     assert (stats.created, stats.updated, stats.deleted) == (1, 0, 0)
-    assert (await member.text(), await member.text(OTHER)) == (None, "changed")
 
 
 async def test_a_log_that_forgot_a_work_deletes_nothing(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "forgotten")
     agent = agents.start()
-
-    async def there() -> bool:
-        return await member.text() == "forgotten"
-
-    await eventually(there)
+    await member.shows("forgotten")
     await agents.stop(agent)
     # The same cluster in a log that knows nothing of the work: as after a restore from an older copy.
     assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
     agent = agents.start()
     await hub.render("m1", "new", key=OTHER)
-
-    async def new() -> bool:
-        return await member.text(OTHER) == "new"
-
-    await eventually(new)
-    assert await there()
+    await member.shows("forgotten", "new")
 
 
-async def test_a_new_membership_forgets_the_old_one_and_touches_nothing(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_new_membership_forgets_the_old_one(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1", uid="first")
     await hub.render("m1", "old")
     agent = agents.start()
-
-    async def there() -> bool:
-        return await member.text() == "old"
-
-    await eventually(there)
+    await member.shows("old")
     assert await hub.connection.request("$JS.API.STREAM.PURGE.FACTS", b'{"filter":"work.m1.>"}')
     await hub.join("m1", uid="second")
     await eventually(lambda: agent.term is not None and agent.term.state.uid == "second", "the new membership")
     assert agent.term is not None
     assert not agent.term.state.works.works
-    assert await there()
+    assert await member.text() == "old"
 
 
 async def test_one_of_two_agents_acts_and_the_other_takes_over(hub: Hub, member: Member, agents: Agents) -> None:
@@ -318,11 +235,7 @@ async def test_one_of_two_agents_acts_and_the_other_takes_over(hub: Hub, member:
     await agents.stop(first)
     await eventually(lambda: second.term is not None, "the second one's turn")
     await hub.render("m1", "after")
-
-    async def after() -> bool:
-        return await member.text() == "after"
-
-    await eventually(after)
+    await member.shows("after")
 
 
 async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: Agents) -> None:
@@ -332,16 +245,7 @@ async def test_reports_wait_for_the_registrar(hub: Hub, member: Member, agents: 
     registrar: Any = hub.registrar  # type: ignore[attr-defined]  # set by the fixture
     await registrar.on_following()
     await hub.render("m1", "meanwhile")
-
-    async def there() -> bool:
-        return await member.text() == "meanwhile"
-
-    await eventually(there)
+    await member.shows("meanwhile")
     assert await hub.last_seen("m1") is None
     await registrar.on_leading()
-
-    async def reported() -> Any:
-        seen = await hub.last_seen("m1")
-        return seen is not None and seen.applied
-
-    await eventually(reported)
+    await hub.reports("m1", applied=True)

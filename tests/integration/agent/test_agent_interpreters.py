@@ -32,9 +32,7 @@ async def become(member: Member, phase: str, **spec: Any) -> None:
     await member.client.patch(f"{path_of(W)}/status", {"status": {"phase": phase}})
 
 
-async def test_a_pull_member_is_interpreted_by_scripts_also_while_its_hub_is_away(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_agent_runs_scripts_while_its_hub_is_away(hub: Hub, member: Member, agents: Agents) -> None:
     await widgets.define(member.client)
     await hub.join("m1")
     await hub.say(customization(**SCRIPTS), widget_work(size=1, colour="red"))

@@ -69,9 +69,7 @@ async def furnish(member: Member) -> None:
     await client.patch(f"{pods}/web-1-x/status", {"status": {"conditions": [waiting]}})
 
 
-async def test_an_agent_answers_from_nodes_quotas_and_pods_of_its_member(
-    hub: Hub, member: Member, agents: Agents
-) -> None:
+async def test_agent_estimates_from_nodes_quotas_and_pods(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await furnish(member)
     agents.start()
@@ -101,9 +99,7 @@ async def test_an_agent_answers_from_nodes_quotas_and_pods_of_its_member(
     assert await counts(requirements=(WANTED,), quotas=False) == (3,)
 
 
-async def test_a_hostile_agent_answers_for_its_own_cluster_what_it_was_asked_and_nothing_else(
-    hub: Hub, users: Users
-) -> None:
+async def test_hostile_agent_answers_only_its_own_questions(hub: Hub, users: Users) -> None:
     await hub.join("m1")
     await hub.join("m2")
     opened = []

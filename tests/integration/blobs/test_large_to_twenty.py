@@ -126,7 +126,7 @@ POLICY = {
 }
 
 
-async def test_a_large_manifest_lies_on_the_log_once_and_arrives_byte_for_byte(hub: Hub) -> None:
+async def test_large_manifest_is_stored_once_and_arrives_whole(hub: Hub) -> None:
     policies = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", "default")
     await hub.control.create(policies, msgspec.json.encode(POLICY))
     manifest = large(1)

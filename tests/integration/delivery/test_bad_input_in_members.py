@@ -129,7 +129,7 @@ async def test_a_quota_that_is_used_up(member: Any, fresh_name: str) -> None:
     await heals(member, failed.key)
 
 
-async def test_a_quota_that_holds_pods_back_makes_their_workload_unhealthy(member: Any, fresh_name: str) -> None:
+async def test_quota_exceeded_makes_the_workload_unhealthy(member: Any, fresh_name: str) -> None:
     space = await member.namespace(f"{fresh_name}-space")
     quota = manifest("v1", "ResourceQuota", "team", space, spec={"hard": {"pods": "1"}})
     await member.client.create(f"/api/v1/namespaces/{space}/resourcequotas", quota)
@@ -200,7 +200,7 @@ class Silent(KubeClient):
         return await super().create(path, body)
 
 
-async def test_an_object_that_gets_no_answer_is_told_while_all_others_arrive(member: Any, fresh_name: str) -> None:
+async def test_object_without_answer_is_reported_and_others_arrive(member: Any, fresh_name: str) -> None:
     desk = member.new_desk()
     bad = desk.give(config_map("silent"))
     good = [desk.give(config_map(f"{fresh_name}-{number}")) for number in range(OTHERS)]

@@ -55,9 +55,7 @@ async def test_an_edited_field_is_put_back_and_told_with_its_writer(member: Any,
     assert (live["spec"]["replicas"], live["spec"]["template"]["spec"]["containers"][0]["image"]) == (1, "web:1")
 
 
-async def test_a_change_of_the_scale_is_told_though_this_server_does_not_record_who_made_it(
-    member: Any, fresh_name: str
-) -> None:
+async def test_scale_change_without_manager_is_reported(member: Any, fresh_name: str) -> None:
     web = deployment(fresh_name)
     await member.apply(web)
     await member.patch(web, {"spec": {"replicas": 4}}, "scale", "horizontal-pod-autoscaler")
@@ -121,7 +119,7 @@ async def test_values_of_a_secret_are_not_told(member: Any, fresh_name: str) -> 
     assert (await member.live(secret))["data"] == {"password": "b2xk"}
 
 
-async def test_an_object_taken_over_by_somebody_else_is_refused_and_left(member: Any, fresh_name: str) -> None:
+async def test_object_of_another_manager_is_refused(member: Any, fresh_name: str) -> None:
     settings = config_map(fresh_name, a="1")
     live = await member.apply(settings)
     label = dict.fromkeys(live["metadata"]["labels"])
@@ -151,7 +149,7 @@ async def test_a_fight_over_a_field_is_fought_ever_more_seldom(member: Any, fres
     assert changed["data"] == {"a": "ours again"}
 
 
-async def test_what_was_changed_while_nobody_delivered_is_told_after_the_start(member: Any, fresh_name: str) -> None:
+async def test_drift_during_a_stop_is_reported_after_the_start(member: Any, fresh_name: str) -> None:
     settings, desk = config_map(fresh_name, a="1"), member.new_desk()
     key = desk.give(settings)
     async with member.lane_of(desk) as lane:

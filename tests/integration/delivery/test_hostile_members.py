@@ -3,92 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from base64 import b64decode
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from msgspec.structs import replace
 
-from schemas.manifest import Manifest
-from services._kit.base.answer_limits import Limits
-from services._kit.delivery import kind_caches as kinds
-from services._kit.delivery.lane import Lane
-from services._kit.delivery.lane_parts import LaneSettings
-from services._kit.kube.client import KubeClient
 from services._rules.constants import LABEL_TRUE, MANAGED_LABEL
-from tests.integration.delivery.conftest import Desk, Member
-from tests.support.hostile_server import HostileServer, hostile_server
+from tests.integration.delivery.conftest import Member
+from tests.integration.delivery.hostile_front import config_map, front
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-LIMITS = Limits(first_byte_seconds=2.0, silence_seconds=2.0, answer_seconds=3.0, cache_bytes=20_000)
-
-
-class Front:
-    """A lane to a member behind an address that can be made hostile."""
-
-    def __init__(self, server: HostileServer, lane: Lane, desk: Desk) -> None:
-        self.server = server
-        self.lane = lane
-        self.desk = desk
-
-    def give(self, manifest: Manifest) -> Any:
-        """Have a manifest delivered; its key."""
-        key = self.desk.give(manifest)
-        self.lane.look_at(key)
-        return key
-
-    async def delivered(self, key: Any) -> None:
-        """Return once the present work of an object is applied."""
-        seq = self.desk.works[key][1]
-        await self.desk.until(key, lambda event: event.work_seq == seq and event.applied)
-
-    @property
-    def kinds(self) -> kinds.Kinds:
-        """What the lane keeps."""
-        found = self.lane._acting
-        assert found is not None
-        return found.kinds
-
-
-@asynccontextmanager
-async def front(member: Member, directory: Path, identity: str = "") -> AsyncIterator[Front]:
-    content = yaml.safe_load(member.running.kubeconfig.read_text())
-    user = content["users"][0]["user"]
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    pair = directory / "pair.pem"
-    pair.write_bytes(b64decode(user["client-certificate-data"]) + b64decode(user["client-key-data"]))
-    context.load_cert_chain(pair)
-    async with hostile_server(content["clusters"][0]["cluster"]["server"], context) as server:
-
-        async def opened() -> KubeClient:
-            made = KubeClient.from_token(server.url, "")
-            made.limits = LIMITS
-            return made
-
-        desk = Desk(member.name)
-        source = replace(desk.source, identity=lambda: identity)
-        lane = Lane(member.name, opened, source, LaneSettings())
-        lane.start()
-        try:
-            yield Front(server, lane, desk)
-        finally:
-            await lane.close()
-
-
-def config_map(namespace: str, name: str, text: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
-        "data": {"text": text},
-    }
 
 
 @pytest.mark.parametrize(
@@ -168,9 +92,7 @@ async def test_a_kind_that_cannot_be_listed_holds_up_no_other(member: Member, fr
             await ground.delivered(key)
 
 
-async def test_objects_without_works_are_not_kept_and_can_be_given_later(
-    member: Member, fresh_name: str, tmp_path: Path
-) -> None:
+async def test_objects_without_works_are_not_cached(member: Member, fresh_name: str, tmp_path: Path) -> None:
     await member.namespace(fresh_name)
     labels = {MANAGED_LABEL: LABEL_TRUE}
     for number in range(30):

@@ -159,7 +159,7 @@ async def test_a_secret_of_another_type_keeps_nothing(member: Any, fresh_name: s
     await member.until_live(secret, lambda live: live["data"] == {"a": "MQ=="})
 
 
-async def test_labels_annotations_finalizers_and_owners_of_the_member_stay(member: Any, fresh_name: str) -> None:
+async def test_labels_finalizers_and_owners_of_the_member_stay(member: Any, fresh_name: str) -> None:
     def settings(text: str) -> Manifest:
         return manifest("v1", "ConfigMap", fresh_name, data={"a": text}, labels={"ours": text})
 

@@ -113,9 +113,7 @@ async def told(members: Any, made: Manifest, *statuses: Manifest | None) -> list
     return found
 
 
-async def test_a_deployment_sums_its_replicas_and_is_observed_where_all_members_saw_it(
-    members: Any, fresh_name: str
-) -> None:
+async def test_deployment_replicas_and_generation_are_summed(members: Any, fresh_name: str) -> None:
     made = [workload("Deployment", fresh_name, count) for count in (1, 2)]
     seen = await asyncio.gather(
         *(
@@ -165,7 +163,7 @@ async def test_a_daemon_set_sums_its_pods(members: Any, fresh_name: str) -> None
     assert (total.status["updatedNumberScheduled"], total.status["observedGeneration"]) == (2, 1)
 
 
-async def test_a_stateful_set_sums_its_replicas_and_its_generation_stays(members: Any, fresh_name: str) -> None:
+async def test_stateful_set_replicas_are_summed(members: Any, fresh_name: str) -> None:
     made = workload("StatefulSet", fresh_name, 1, spec={"serviceName": fresh_name})
     reports = await played(members, made, made, readyReplicas=1, availableReplicas=1)
     assert all("observedGeneration" not in status_of(event) for event in reports)
@@ -200,7 +198,7 @@ class Played:
         return replace(self.event, cluster=cluster, status=Raw(msgspec.json.encode(reflected)))
 
 
-async def test_a_job_runs_to_its_end_and_is_complete_once_all_members_are(members: Any, fresh_name: str) -> None:
+async def test_job_is_complete_once_all_members_are(members: Any, fresh_name: str) -> None:
     made = job(fresh_name)
     made["spec"]["suspend"] = False
     reports = await played(members, made, made, succeeded=1)
@@ -260,7 +258,7 @@ async def test_a_balanced_service_shows_every_address_once(members: Any, fresh_n
     assert [entry.get("hostname") or entry["ip"] for entry in merged] == ["b.example", "10.0.0.9", entries[0]["ip"]]
 
 
-async def test_a_service_inside_the_cluster_reports_nothing_and_is_healthy(members: Any, fresh_name: str) -> None:
+async def test_cluster_ip_service_is_healthy_without_status(members: Any, fresh_name: str) -> None:
     made = manifest("v1", "Service", fresh_name, spec={"ports": [{"port": 80}], "selector": {"app": "x"}})
     reports = await played(members, made, made)
     assert [status_of(event) for event in reports] == [None, None]
@@ -279,7 +277,7 @@ async def test_an_ingress_is_healthy_with_an_address_and_shows_all(members: Any,
     assert [entry["ip"] for entry in merged] == ["10.0.0.1", "10.0.0.2"]
 
 
-async def test_a_claim_is_healthy_when_bound_and_lost_when_lost_somewhere(members: Any, fresh_name: str) -> None:
+async def test_volume_claim_is_healthy_when_bound_everywhere(members: Any, fresh_name: str) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     made = manifest("v1", "PersistentVolumeClaim", fresh_name, spec=spec)
     reports = await played(members, made, made, phase="Bound")
@@ -301,7 +299,7 @@ async def test_a_volume_shows_the_phase_that_needs_most_attention(members: Any, 
         assert Sum(template_of(made), reports[0], other).status == {"phase": shown}
 
 
-async def test_a_disruption_budget_is_summed_with_pods_named_by_cluster(members: Any, fresh_name: str) -> None:
+async def test_disruption_budget_is_summed_with_pods_by_cluster(members: Any, fresh_name: str) -> None:
     made = manifest(
         "policy/v1",
         "PodDisruptionBudget",
@@ -335,7 +333,7 @@ async def test_an_autoscaler_is_summed(members: Any, fresh_name: str) -> None:
     assert Sum(template_of(made), *reports).status == {"currentReplicas": 3, "desiredReplicas": 4}
 
 
-async def test_a_cron_job_shows_what_runs_anywhere_and_the_latest_times(members: Any, fresh_name: str) -> None:
+async def test_cron_job_has_all_active_jobs_and_latest_times(members: Any, fresh_name: str) -> None:
     jobs = {"spec": {"template": {"spec": pod_spec(restartPolicy="Never")}}}
     made = manifest(
         "batch/v1", "CronJob", fresh_name, spec={"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": jobs}
@@ -351,7 +349,7 @@ async def test_a_cron_job_shows_what_runs_anywhere_and_the_latest_times(members:
     assert status["lastSuccessfulTime"] == "2029-01-01T00:09:00Z"
 
 
-async def test_a_kind_without_rules_shows_its_whole_status_and_is_healthy(member: Any, fresh_name: str) -> None:
+async def test_kind_without_rules_is_healthy_with_its_whole_status(member: Any, fresh_name: str) -> None:
     quota = manifest("v1", "ResourceQuota", fresh_name, spec={"hard": {"count/widgets.example.com": "9"}})
     (event,) = await told([member], quota, {"hard": {"count/widgets.example.com": "9"}, "used": {}})
     assert event.health == "Healthy"
@@ -359,9 +357,7 @@ async def test_a_kind_without_rules_shows_its_whole_status_and_is_healthy(member
     assert not NativeInterpreter().hook_enabled("v1", "ResourceQuota", "AggregateStatus")
 
 
-async def test_a_workload_without_the_generation_of_its_template_says_what_is_missing(
-    member: Any, fresh_name: str
-) -> None:
+async def test_workload_without_template_generation_is_reported(member: Any, fresh_name: str) -> None:
     web = workload("Deployment", fresh_name)
     (event,) = await played([member], web, readyReplicas=1)
     work, seq = member.desk.works[event.key]

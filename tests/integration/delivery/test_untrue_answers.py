@@ -13,7 +13,7 @@ from services._kit.delivery import lane as lanes
 from services._kit.delivery import member_connection
 from services._kit.kube.client import ApiError
 from tests.integration.delivery.conftest import Member
-from tests.integration.delivery.test_hostile_members import Front, config_map, front
+from tests.integration.delivery.hostile_front import Front, config_map, front
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,9 +58,7 @@ async def test_an_answer_to_a_deletion_does_not_prove_it(
         assert await is_gone(member, manifest)
 
 
-async def test_an_object_whose_withdrawal_was_reported_is_removed_when_it_turns_up_again(
-    member: Member, fresh_name: str, tmp_path: Path
-) -> None:
+async def test_object_back_after_its_withdrawal_is_removed(member: Member, fresh_name: str, tmp_path: Path) -> None:
     """The watch said that it was deleted, which was untrue; then the member answered garbage, and is sane now."""
     await member.namespace(fresh_name)
     manifest = config_map(fresh_name, "a", "1")
@@ -98,9 +96,7 @@ async def test_a_member_that_names_no_kinds_has_lost_nothing(
         assert await is_gone(member, manifest)
 
 
-async def test_an_empty_list_of_a_member_that_does_not_say_who_it_is_removes_nothing(
-    member: Member, fresh_name: str, tmp_path: Path
-) -> None:
+async def test_empty_list_without_identity_proves_no_removal(member: Member, fresh_name: str, tmp_path: Path) -> None:
     await member.namespace(fresh_name)
     uid = (await member.client.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"]
     manifest = config_map(fresh_name, "a", "1")

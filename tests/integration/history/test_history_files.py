@@ -6,7 +6,6 @@ import gzip
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from schemas.codec import decode, encode, subject_of
-from schemas.envelope import HEADER_EVENT_ID, HEADER_PRODUCER, Provenance
+from schemas.codec import decode, subject_of
+from schemas.envelope import Provenance
 from schemas.events.lease import LeaseTaken
 from schemas.events.template import TemplateDeleted
 from schemas.subjects import restore
@@ -31,51 +30,10 @@ from services.cli.log.export import export
 from services.cli.log.log_options import ExportChoice
 from services.cli.log.restore_archive import import_log
 from services.cli.log.verify import check, verify
+from tests.integration.history.filled_log import everything, lifetimes, store
 from tests.natsserver import Server
 from tests.support.facts import KEY, binding, cluster, template
 from tests.support.lifetimes import World, named
-
-
-async def lifetimes(logs: dict[str, Log], *, holes: bool = True) -> World:
-    """A log with a life on it: objects made, delivered and deleted; manifests; subjects with holes."""
-    world = World("m1", "m2")
-    for number in range(3):
-        world.create(named(f"app-{number}"))
-    world.settle()
-    world.delete(named("app-0"))
-    world.settle()
-    for stream in ("FACTS", "OBSERVED"):
-        await store(logs[stream], [event for _, _, _, event in world.streams[stream]])
-    await logs["BLOBS"].append([NewMessage("blob.abc", b'{"kind":"ConfigMap"}'), NewMessage("blob.bin", b"\xff\x00")])
-    await until_held(logs["HISTORY"], world.ends["FACTS"])
-    if holes:
-        await logs["FACTS"].purge("work.m1.>", world.ends["FACTS"] - 3)
-        await logs["OBSERVED"].purge("observed.m1.*.*.app-1", 100)
-    return world
-
-
-_numbers = count(1)
-
-
-async def store(log: Log, events: Any, producer: str = "") -> None:
-    messages = [
-        NewMessage(
-            subject_of(event),
-            encode(event),
-            {HEADER_EVENT_ID: f"{log.name}-{next(_numbers)}", **({HEADER_PRODUCER: producer} if producer else {})},
-        )
-        for event in events
-    ]
-    await log.append(messages)
-
-
-async def everything(log: Log, *patterns: str) -> list[tuple[int, str, bytes]]:
-    """Messages of a log without the mark that an import sets behind them."""
-    return [
-        (message.seq, message.subject, message.data)
-        async for message in log.read(patterns or (">",))
-        if message.subject != restore()
-    ]
 
 
 @asynccontextmanager
@@ -86,7 +44,7 @@ async def opened(server: Server) -> AsyncIterator[dict[str, Log]]:
         yield streams(connection)
 
 
-async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories(
+async def test_imported_log_has_the_same_positions_and_events(
     connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     logs = streams(connection)
@@ -113,7 +71,7 @@ async def test_an_imported_log_has_the_same_positions_and_tells_the_same_stories
     assert await verify(LogAccess(other_server.url)) == 0
 
 
-async def test_services_that_replay_an_imported_log_have_nothing_to_say(
+async def test_services_on_an_imported_log_decide_nothing(
     connection: Connection, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     world = await lifetimes(streams(connection), holes=False)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known, subject_of
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
@@ -21,43 +19,14 @@ from schemas.events.work import WorkWithdrawn
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import PURGED
-from schemas.topology import STREAMS
-from services._kit.base.clock import SystemClock
 from services._kit.base.log_errors import Unavailable
-from services._kit.base.metrics import KitMetrics
-from services._kit.content.blobs import Blobs
 from services._kit.log.connection import Connection
-from services._kit.log.fact_history import origin
-from services._kit.log.heartbeat_bus import NatsBus
-from services._kit.log.jetstream import JetStreamLog
-from services._kit.log.stream_port import Log, NewMessage
-from services._kit.runtime.runner import Runner
-from services._kit.runtime.service import Context
-from services.janitor.app import Janitor
-from services.janitor.settings import JanitorSettings
-from services.janitor.state import JanitorState, Key
-from tests.log.running import PATIENCE, QUICK, eventually
+from services._kit.log.stream_port import Log
+from tests.integration.history.sweeping import Sweep, job, store, streams, until_history_holds
+from tests.log.running import eventually
 from tests.support.facts import cluster, template
 
 OBJECTS = 1000
-BATCH = 400
-
-
-def streams(connection: Connection) -> dict[str, Log]:
-    return {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}
-
-
-async def store(log: Log, events: Iterable[Known]) -> int:
-    """Append events; the last position."""
-    messages = [NewMessage(subject_of(event), encode(event)) for event in events]
-    last = 0
-    for start in range(0, len(messages), BATCH):
-        last = (await log.append(messages[start : start + BATCH])).last
-    return last
-
-
-def job(number: int) -> ObjectKey:
-    return ObjectKey("batch", "jobs", "default", f"job-{number}")
 
 
 def tombstones(key: ObjectKey, *clusters: str) -> list[Known]:
@@ -70,45 +39,6 @@ def tombstones(key: ObjectKey, *clusters: str) -> list[Known]:
         *(WorkWithdrawn(cluster=name, key=key, uid=uid, api_version="batch/v1", kind="Job") for name in clusters),
         StatusRolledUp(key=key, uid=uid, closed=True),
     ]
-
-
-class Sweep:
-    """A running janitor with no retention."""
-
-    def __init__(self, connection: Connection, logs: dict[str, Log], **settings: Any) -> None:
-        self.service = Janitor(JanitorSettings(**{"janitor_retention": 0.0, "janitor_patience": 0.05, **settings}))
-        self.runner: Runner[JanitorState, Key] = Runner(
-            self.service, logs, NatsBus(connection), "janitor-0", options=QUICK
-        )
-        self.metrics = KitMetrics("janitor")
-        self._connection, self._logs = connection, logs
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def state(self) -> JanitorState:
-        return self.runner.projection.state
-
-    async def __aenter__(self) -> Self:
-        runner = self.runner
-        context: Context[JanitorState, Key] = Context(
-            logs=self._logs,
-            projection=runner.projection,
-            mark=runner.mark,
-            clock=SystemClock(),
-            blobs=Blobs(self._logs["BLOBS"]),
-            health=runner.health,
-            metrics=self.metrics,
-            appender=runner.appender,
-            connection=self._connection,
-        )
-        await self.service.start(context)
-        self._task = asyncio.create_task(runner.run())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
 
 
 class Dying:
@@ -125,16 +55,6 @@ class Dying:
             raise Unavailable("killed")
         self.left -= 1
         return await self._inner.purge(pattern, up_to)
-
-
-async def until_history_holds(logs: dict[str, Log], position: int) -> None:
-    """Return once HISTORY holds a position; it follows by itself."""
-    pump = logs["HISTORY"].pump([">"])
-    async with asyncio.timeout(PATIENCE):
-        async for delivery in pump:
-            if any(origin(message) >= position for message in delivery.messages):
-                break
-    await pump.close()
 
 
 async def left(logs: dict[str, Log]) -> set[str]:
@@ -197,7 +117,7 @@ async def test_a_janitor_that_died_between_two_purges_is_continued(connection: C
     assert await left(logs) == {"cluster.m1"}
 
 
-async def test_busy_subjects_keep_their_tail_and_history_keeps_the_rest(connection: Connection) -> None:
+async def test_busy_subjects_keep_a_tail_and_history_the_rest(connection: Connection) -> None:
     logs = streams(connection)
     busy = [replace(template(), key=job(1), prev=number) for number in range(150)]
     calm = [replace(template(), key=job(2), prev=number) for number in range(20)]

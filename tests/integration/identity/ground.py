@@ -50,6 +50,7 @@ from services.override_renderer.app import OverrideRenderer
 from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.faults.proxy import Proxy
+from tests.support.closing import closing
 from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
@@ -279,8 +280,7 @@ class Ground:
 @asynccontextmanager
 async def ground(directory: Path) -> AsyncIterator[tuple[Ground, Endpoint, Endpoint]]:
     """A ground with a control plane and a member m1 that holds ten ConfigMaps of namespace shop."""
-    made = Ground(directory)
-    try:
+    async with closing(Ground(directory)) as made:
         control, member = await made.endpoint(), await made.endpoint()
         made.proxy, url = await made.proxied("control", control)  # type: ignore[attr-defined]
         made.write_kubeconfig(url)
@@ -308,8 +308,6 @@ async def ground(directory: Path) -> AsyncIterator[tuple[Ground, Endpoint, Endpo
 
         await eventually(delivered, "ten copies")
         yield made, control, member
-    finally:
-        await made.close()
 
 
 def backup(endpoint: Endpoint) -> MemoryStore:

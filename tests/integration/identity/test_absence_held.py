@@ -32,7 +32,7 @@ async def without(made: Ground, control: Endpoint, *names: str) -> MemoryStore:
     return backup(aside)
 
 
-async def test_after_a_restore_what_the_backup_lacks_stays_until_it_is_back(tmp_path: Path) -> None:
+async def test_objects_missing_after_a_restore_stay(tmp_path: Path) -> None:
     async with ground(tmp_path) as (made, control, member):
         old = backup(control)
         await control.make("late")
@@ -63,7 +63,7 @@ async def test_after_a_restore_what_the_backup_lacks_stays_until_it_is_back(tmp_
         assert not [fact for fact in await made.losses() if fact.provenance.as_of == 0]
 
 
-async def test_many_objects_missing_at_once_are_held_and_go_when_confirmed(tmp_path: Path) -> None:
+async def test_many_missing_objects_are_held_until_confirmed(tmp_path: Path) -> None:
     async with ground(tmp_path) as (made, control, member):
         gone = [f"c{number}" for number in range(6)]
         lacking = await made.restored(await without(made, control, *gone))
@@ -111,7 +111,7 @@ async def test_deletions_that_the_control_plane_tells_of_flow_at_once(tmp_path: 
         assert reasons == {"deleted from the control plane"}
 
 
-async def test_another_control_plane_takes_its_place_when_that_is_confirmed(tmp_path: Path) -> None:
+async def test_confirmed_other_control_plane_takes_over(tmp_path: Path) -> None:
     async with ground(tmp_path) as (made, _, member):
         other = await made.endpoint()
         await apply_definitions(other.client, needed_definitions())

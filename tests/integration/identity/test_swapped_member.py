@@ -80,7 +80,7 @@ async def test_another_cluster_at_the_address_gets_and_loses_nothing(tmp_path: P
         assert await objects(other) == theirs
 
 
-async def test_another_cluster_takes_the_place_of_a_member_when_that_is_confirmed(tmp_path: Path) -> None:
+async def test_confirmed_other_cluster_becomes_the_member(tmp_path: Path) -> None:
     async with ground(tmp_path) as (made, control, member):
         other = await made.endpoint()
         made.lead("member", other)

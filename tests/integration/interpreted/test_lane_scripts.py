@@ -37,7 +37,7 @@ def status(ground: Ground) -> Any:
     return None if seen is None or isinstance(seen.status, UnsetType) else msgspec.json.decode(seen.status)
 
 
-async def test_a_customized_kind_is_retained_reflected_and_judged_by_its_scripts(ground: Ground) -> None:
+async def test_custom_kind_is_interpreted_by_its_scripts(ground: Ground) -> None:
     ground.configure(**SCRIPTS)
     ground.want(widget_work(size=1, colour="red"))
     await ground.reported(lambda: W in ground.seen)
@@ -72,7 +72,7 @@ async def test_another_customization_is_in_force_at_once(ground: Ground) -> None
     assert not ground.seen[W].drift, "nobody in the member changed it"
 
 
-async def test_without_a_hook_the_status_is_copied_and_the_object_is_healthy(ground: Ground) -> None:
+async def test_kind_without_a_hook_is_healthy_with_its_status(ground: Ground) -> None:
     ground.configure(retention=RETAIN)
     ground.want(widget_work(size=1))
     await ground.reported(lambda: W in ground.seen)
@@ -81,7 +81,7 @@ async def test_without_a_hook_the_status_is_copied_and_the_object_is_healthy(gro
     assert ground.seen[W].health == "Healthy"
 
 
-async def test_a_retention_that_fails_leaves_the_object_alone_until_it_is_mended(ground: Ground) -> None:
+async def test_failed_retention_script_stops_writes(ground: Ground) -> None:
     ground.configure(retention="function Retain(desired, observed) error('no luck') end")
     ground.want(widget_work(size=1))
     await ground.reported(lambda: W in ground.seen and ground.seen[W].applied)
@@ -114,7 +114,7 @@ async def test_a_status_that_cannot_be_read_any_more_stays_as_it_was(ground: Gro
     assert ground.seen[W].applied
 
 
-async def test_a_looping_script_keeps_no_other_script_and_no_other_kind_waiting(ground: Ground) -> None:
+async def test_endless_script_delays_no_other_kind(ground: Ground) -> None:
     loop = "function ReflectStatus(o) while true do end end"
     keys = "function ReflectStatus(o) return {text = o.data.text} end"
     ground.configure(statusReflection=loop)

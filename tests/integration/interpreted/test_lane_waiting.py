@@ -13,9 +13,7 @@ from tests.support.widgets import API_VERSION, SCRIPTS, config_map_work, key_of,
 W = key_of()
 
 
-async def test_objects_whose_scripts_do_not_answer_are_written_and_keep_no_others_waiting(
-    ground: Ground, scripts: Scripts
-) -> None:
+async def test_silent_scripts_delay_no_other_objects(ground: Ground, scripts: Scripts) -> None:
     scripts.open.clear()
     ground.configure(**SCRIPTS)
     settings = LaneSettings()
@@ -31,9 +29,7 @@ async def test_objects_whose_scripts_do_not_answer_are_written_and_keep_no_other
     assert (await ground.widget(names[-1]))["apiVersion"] == API_VERSION
 
 
-async def test_a_storm_of_changes_is_one_call_under_way_and_ends_with_the_last_state(
-    ground: Ground, scripts: Scripts
-) -> None:
+async def test_many_changes_are_one_call_at_a_time(ground: Ground, scripts: Scripts) -> None:
     def phase(_: str, arguments: Any) -> Any:
         return {"phase": arguments[-1].get("status", {}).get("phase", "")}
 

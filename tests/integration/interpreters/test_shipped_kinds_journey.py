@@ -132,7 +132,7 @@ async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpret
     summed = await interpreters.interpret(Operation.AGGREGATE, RAY_SERVICE, items, NOW)
     assert summed["status"] == {
         "numServeEndpoints": 4,
-        "conditions": [{"type": "Ready", "status": "False", "message": "m2=serving"}],
+        "conditions": [ready, {**ready, "status": "False"}],
     }
 
 
@@ -151,7 +151,7 @@ async def test_a_spark_application_has_components_and_no_replicas(interpreters: 
     assert [(part["name"], part["replicas"]) for part in components] == [("driver", 1), ("executor", 2)]
 
 
-async def test_a_customization_of_a_user_wins_where_it_has_a_script_and_only_there(interpreters: Interpreters) -> None:
+async def test_customization_precedes_shipped_scripts(interpreters: Interpreters) -> None:
     key = PolicyKey("ResourceInterpreterCustomization", "", "own")
     script = "function GetReplicas(obj) return 42 end"
     target = {"apiVersion": RAY_SERVICE["apiVersion"], "kind": RAY_SERVICE["kind"]}

@@ -113,7 +113,7 @@ async def ground(tmp_path: Path, nats_server: Server) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_rotated_and_mended_credentials_deliver_without_a_restart(ground: Ground) -> None:
+async def test_rotated_credentials_deliver_without_a_restart(ground: Ground) -> None:
     await ground.deliver("m1", "before")
     # Rotated in the Secret first, then in the member; and the other way round.
     await ground.keep("m1", token="second")

@@ -16,7 +16,8 @@ from services._kit.kube.client import KubeClient, resource_path
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.detector.kind_watch import Watching
 from services.detector.state import DetectorState, Key
-from tests.support.hostile_server import WATCHES, HostileServer, hostile_server
+from tests.support.hostile_answers import WATCHES
+from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.serving import api_server
 from tests.support.waiting import eventually
 
@@ -84,7 +85,7 @@ async def test_pages_for_people_at_every_reconnection_are_got_over(ground: Groun
     await eventually(lambda: ground.health.ready)
 
 
-async def test_a_control_plane_that_refuses_for_long_makes_its_readers_unready(ground: Ground) -> None:
+async def test_refusing_control_plane_makes_services_unready(ground: Ground) -> None:
     ground.proxy.turn("refuse_500")
     ground.proxy.cut()
     await eventually(lambda: ground.health.reasons().get("watches", "").startswith("no usable answer for"))

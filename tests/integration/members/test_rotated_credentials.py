@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
+from tests.support.closing import closing
 from tests.support.serving import api_server
 from tests.support.waiting import comes_to, eventually
 
 NAMESPACE = "karmada-cluster"
+NAMESPACES = resource_path("", "v1", "namespaces")
 SECRETS = resource_path("", "v1", "secrets", NAMESPACE)
 ADMIN = Identity("admin", "admin", ("system:masters",))
 
@@ -70,7 +72,7 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
         (tmp_path / "member").mkdir()
         control, _, _ = await api_server(stack, tmp_path / "control", builtin_registry(), "root")
         member, server, _ = await api_server(stack, tmp_path / "member", builtin_registry(), "root")
-        await control.create(resource_path("", "v1", "namespaces"), {"metadata": {"name": NAMESPACE}})
+        await control.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         made = Ground(control, server, member)
         await control.create(SECRETS, {"metadata": {"name": "m1"}})
         await made.write(token="first")
@@ -83,70 +85,76 @@ def _ignore() -> None:
     return
 
 
+@asynccontextmanager
+async def opened(ground: Ground, changed: Callable[[], None] = _ignore) -> AsyncIterator[tuple[Any, Any]]:
+    """The member and a client of it."""
+    member = ground.members.member(ground.spec, changed)
+    client = await member.open()
+    try:
+        yield member, client
+    finally:
+        member.close()
+        await client.close()
+
+
+def kubeconfig_for(ground: Ground, user: str) -> str:
+    return (
+        "apiVersion: v1\nkind: Config\ncurrent-context: m\n"
+        "contexts: [{name: m, context: {cluster: m, user: m}}]\n"
+        f"clusters: [{{name: m, cluster: {{server: '{ground.server.url}'}}}}]\n"
+        f"users: [{{name: m, user: {{{user}}}}}]\n"
+    )
+
+
 async def test_a_refused_token_is_read_again_and_the_request_succeeds(ground: Ground, monkeypatch) -> None:
     # Without the watch of Secrets: it may not be allowed to us.
     monkeypatch.setattr(ground.members.secrets, "subscribe", lambda *_: _ignore)
-    member = ground.members.member(ground.spec, _ignore)
-    client = await member.open()
-    try:
-        await client.get(resource_path("", "v1", "namespaces"))
+    async with opened(ground) as (_, client):
+        await client.get(NAMESPACES)
         ground.accept("second")
         with pytest.raises(ApiError) as refused:
-            await client.get(resource_path("", "v1", "namespaces"))
+            await client.get(NAMESPACES)
         assert refused.value.status == 401
         await ground.write(token="second")
 
         async def asked() -> bool:
             try:
-                found = await client.get(resource_path("", "v1", "namespaces"))
+                found = await client.get(NAMESPACES)
             except ApiError as error:
                 return error.status != 401
             return bool(found["items"])
 
         await comes_to("the new token is used", asked)
-    finally:
-        member.close()
-        await client.close()
 
 
 async def test_requests_that_are_refused_together_read_the_secret_once(ground: Ground, monkeypatch) -> None:
     monkeypatch.setattr(ground.members.secrets, "subscribe", lambda *_: _ignore)
-    member = ground.members.member(ground.spec, _ignore)
-    client = await member.open()
-    reads, read = 0, member._read
+    async with opened(ground) as (member, client):
+        reads, read = 0, member._read
 
-    async def counted() -> Any:
-        nonlocal reads
-        reads += 1
-        return await read()
+        async def counted() -> Any:
+            nonlocal reads
+            reads += 1
+            return await read()
 
-    monkeypatch.setattr(member, "_read", counted)
-    try:
+        monkeypatch.setattr(member, "_read", counted)
         await ground.write(token="second")
         ground.accept("second")
-        await asyncio.gather(*(client.get(resource_path("", "v1", "namespaces")) for _ in range(20)))
+        await asyncio.gather(*(client.get(NAMESPACES) for _ in range(20)))
         assert reads == 1
-    finally:
-        member.close()
-        await client.close()
 
 
-async def test_a_changed_secret_is_used_before_the_old_token_is_refused(ground: Ground) -> None:
+async def test_changed_secret_is_used_before_the_token_expires(ground: Ground) -> None:
     changed = asyncio.Event()
-    member = ground.members.member(ground.spec, changed.set)
-    client = await member.open()
-    try:
+    async with opened(ground, changed.set) as (_, client):
         await ground.control.patch(f"{SECRETS}/m1", {"metadata": {"labels": {"a": "b"}}})
         ground.server.authenticator.add_token("second", ADMIN)
         await ground.write(token="second")
-        await eventually(lambda: client.renewals == 1)  # type: ignore[attr-defined] # a client of a member
+        await eventually(lambda: client.renewals == 1)
         await eventually(changed.is_set)
         ground.accept("second")
-        await client.get(resource_path("", "v1", "namespaces"))
-        assert client.renewals == 1  # type: ignore[attr-defined]
-    finally:
-        member.close()
-        await client.close()
+        await client.get(NAMESPACES)
+        assert client.renewals == 1
 
 
 class Seen:
@@ -165,24 +173,18 @@ class Seen:
 
 
 async def test_a_watch_goes_on_with_the_new_token(ground: Ground) -> None:
-    member = ground.members.member(ground.spec, _ignore)
-    client = await member.open()
-    seen = Seen()
-    # The watch ends, as it does every few minutes.
-    params = {"timeoutSeconds": "1"}
-    reflector = Reflector(client, resource_path("", "v1", "namespaces"), seen, Decoded(), params=params)
-    watch = supervise("watch", reflector.run)
-    try:
-        await eventually(lambda: "default" in seen.names)
-        await ground.write(token="second")
-        ground.accept("second")
-        await eventually(lambda: client.renewals == 1 and not client._old)  # type: ignore[attr-defined]
-        await ground.admin.create(resource_path("", "v1", "namespaces"), {"metadata": {"name": "late"}})
-        await eventually(lambda: "late" in seen.names)
-    finally:
-        await watch.close()
-        member.close()
-        await client.close()
+    async with opened(ground) as (_, client):
+        seen = Seen()
+        # The watch ends, as it does every few minutes.
+        params = {"timeoutSeconds": "1"}
+        reflector = Reflector(client, NAMESPACES, seen, Decoded(), params=params)
+        async with closing(supervise("watch", reflector.run)):
+            await eventually(lambda: "default" in seen.names)
+            await ground.write(token="second")
+            ground.accept("second")
+            await eventually(lambda: client.renewals == 1 and not client._old)
+            await ground.admin.create(NAMESPACES, {"metadata": {"name": "late"}})
+            await eventually(lambda: "late" in seen.names)
 
 
 def _source() -> WorkSource:
@@ -199,9 +201,7 @@ def _source() -> WorkSource:
     )
 
 
-async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_starts_it_at_once(
-    ground: Ground, monkeypatch
-) -> None:
+async def test_broken_secret_stops_a_lane_until_it_is_repaired(ground: Ground, monkeypatch) -> None:
     # The lane does not ask again by itself.
     monkeypatch.setattr(member_connection, "FIRST_PAUSE", 3600.0)
     await ground.write(clientCert="none")
@@ -219,7 +219,7 @@ async def test_a_broken_secret_stops_a_lane_with_a_reason_and_a_mended_one_start
         await lane.close()
 
 
-async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(ground: Ground) -> None:
+async def test_lane_survives_a_rotated_token(ground: Ground) -> None:
     member = ground.members.member(ground.spec, lambda: lane.connection.retry())
     lane = Lane("m1", member.open, _source(), LaneSettings(longest_pause=0.1))
     lane.start()
@@ -228,7 +228,7 @@ async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(grou
         ground.accept("second")
         assert lane.connection.client is not None
         with pytest.raises(ApiError) as refused:
-            await lane.connection.client.get(resource_path("", "v1", "namespaces"))
+            await lane.connection.client.get(NAMESPACES)
         lane.connection.failed(refused.value)
         await eventually(lambda: "401" in lane.trouble)
         await ground.write(token="second")
@@ -238,7 +238,7 @@ async def test_a_lane_whose_token_was_rotated_is_up_again_without_a_restart(grou
         await lane.close()
 
 
-async def test_a_prober_says_what_is_wrong_with_the_secret_and_sees_it_mended(ground: Ground) -> None:
+async def test_probe_reports_a_broken_secret_until_repaired(ground: Ground) -> None:
     await ground.write(clientCert="none")
     probes: asyncio.Queue[Probe] = asyncio.Queue()
     prober = Prober("m1", ground.members, ground.spec, probes.put_nowait, interval=3600.0, clock=SystemClock())
@@ -269,29 +269,21 @@ async def test_a_prober_says_what_is_wrong_with_the_secret_and_sees_it_mended(gr
 async def test_a_kubeconfig_whose_token_file_was_rotated_is_read_again(ground: Ground, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
     file = tmp_path / "kubeconfig"
-    file.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: m\n"
-        "contexts: [{name: m, context: {cluster: m, user: m}}]\n"
-        f"clusters: [{{name: m, cluster: {{server: '{ground.server.url}'}}}}]\n"
-        f"users: [{{name: m, user: {{tokenFile: '{tmp_path}/token'}}}}]\n"
-    )
-    client = await open_kubeconfig(file)
-    try:
-        await client.get(resource_path("", "v1", "namespaces"))
+    file.write_text(kubeconfig_for(ground, f"tokenFile: '{tmp_path}/token'"))
+    async with closing(await open_kubeconfig(file)) as client:
+        await client.get(NAMESPACES)
         ground.accept("second")
         (tmp_path / "token").write_text("second")
-        await client.get(resource_path("", "v1", "namespaces"))
+        await client.get(NAMESPACES)
         assert client.renewals == 1
         file.write_text("{")
         ground.accept("third")
         with pytest.raises(ApiError):
-            await client.get(resource_path("", "v1", "namespaces"))
+            await client.get(NAMESPACES)
         assert client.server == ground.server.url
-    finally:
-        await client.close()
 
 
-async def test_a_kubeconfig_that_was_replaced_is_used_before_the_old_identity_is_refused(
+async def test_replaced_kubeconfig_is_used_at_once(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubeconfig, "LOOK_SECONDS", 0.0)
@@ -299,28 +291,20 @@ async def test_a_kubeconfig_that_was_replaced_is_used_before_the_old_identity_is
 
     def write(token: str) -> None:
         part = tmp_path / "kubeconfig.part"
-        part.write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: m\n"
-            "contexts: [{name: m, context: {cluster: m, user: m}}]\n"
-            f"clusters: [{{name: m, cluster: {{server: '{ground.server.url}'}}}}]\n"
-            f"users: [{{name: m, user: {{token: '{token}'}}}}]\n"
-        )
+        part.write_text(kubeconfig_for(ground, f"token: '{token}'"))
         part.replace(file)
 
     write("first")
-    client = await open_kubeconfig(file)
-    try:
+    async with closing(await open_kubeconfig(file)) as client:
         ground.server.authenticator.add_token("second", ADMIN)
-        await client.get(resource_path("", "v1", "namespaces"))
+        await client.get(NAMESPACES)
         assert client.renewals == 0
         write("second")
-        await client.get(resource_path("", "v1", "namespaces"))
+        await client.get(NAMESPACES)
         assert client.renewals == 1
         file.write_text("users: [")
-        await client.get(resource_path("", "v1", "namespaces"))
+        await client.get(NAMESPACES)
         assert str(file) in client.trouble
         write("first")
-        await client.get(resource_path("", "v1", "namespaces"))
+        await client.get(NAMESPACES)
         assert (client.renewals, client.trouble) == (2, "")
-    finally:
-        await client.close()

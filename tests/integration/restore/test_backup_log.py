@@ -18,7 +18,7 @@ from services.cli.backup.take_backup import back_up
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.running import Failed
 from services.cli.log.archive import StoredFile, inspect
-from tests.integration.history.test_history_files import everything, lifetimes
+from tests.integration.history.filled_log import everything, lifetimes
 from tests.natsserver import Server
 
 SECRET = b'{"kind":"Secret"}'

@@ -79,7 +79,7 @@ async def holders(world: World) -> set[str]:
     return set(await world.held("key", SECRETS))
 
 
-async def test_a_lost_control_plane_is_written_anew_and_members_keep_their_objects(
+async def test_lost_control_plane_is_restored_from_the_log(
     world: World, nats_server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await fill(world, nats_server.url)
@@ -143,9 +143,7 @@ async def test_what_is_there_stays_and_what_cannot_be_read_is_named(
         assert (await control.get(SECRETS))["items"] == []
 
 
-async def test_a_restore_that_begins_while_services_run_ends_them_and_holds_delivery(
-    world: World, nats_server: Server
-) -> None:
+async def test_restore_stops_services_and_holds_delivery(world: World, nats_server: Server) -> None:
     await fill(world, nats_server.url)
 
     async def drift() -> None:

@@ -100,7 +100,7 @@ async def test_members_never_see_the_state_of_an_older_export(
     assert await verify(LogAccess(other_server.url)) == 0
 
 
-async def test_a_kind_that_cannot_be_listed_holds_delivery_until_a_person_releases_it(
+async def test_unlistable_kind_holds_delivery_until_released(
     world: World, nats_server: Server, other_server: Server, tmp_path: Path
 ) -> None:
     file = tmp_path / "log.gz"

@@ -73,7 +73,7 @@ async def test_what_nobody_interprets_any_more_is_left_as_it_is(control: Control
         await control.shows("Widget", "widget", ready=6, by="script")
 
 
-async def test_a_script_that_does_not_end_keeps_the_last_status_and_nobody_else(control: Control) -> None:
+async def test_endless_script_keeps_the_last_status(control: Control) -> None:
     await control.say(customization("Widget", SUMS), customization("Gadget", SUMS))
     await control.make("Widget", "w")
     await control.report("Widget", "w", m1=1, m2=1)
@@ -118,7 +118,7 @@ async def test_a_kind_without_a_status_subresource_is_told(control: Control) -> 
         await control.warned("p", "has no status subresource", "CustomResourceDefinition")
 
 
-async def test_a_status_that_the_control_plane_shortens_is_written_once(control: Control) -> None:
+async def test_status_pruned_by_the_control_plane_is_written_once(control: Control) -> None:
     await control.say(customization("Strict", SUMS))
     await control.make("Strict", "s")
     await control.report("Strict", "s", m1=1, m2=2)

@@ -145,9 +145,7 @@ async def test_another_object_of_the_name_is_left_alone(client: KubeClient) -> N
     assert await shown(client) == 0
 
 
-async def test_a_status_is_written_when_the_right_control_plane_answers_again(
-    client: KubeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_status_waits_for_the_known_control_plane(client: KubeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Writer(client, await uid_of(client))
     await writer.write(1)
 

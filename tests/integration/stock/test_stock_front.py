@@ -25,9 +25,7 @@ def kubectl(stock: Stock) -> Kubectl:
     return stock.fleet.kubectl()
 
 
-async def test_bindings_works_and_clusters_are_listed_through_one_kubeconfig(
-    kubectl: Kubectl, stock: Stock, walk: Walk
-) -> None:
+async def test_bindings_works_and_clusters_are_listed(kubectl: Kubectl, stock: Stock, walk: Walk) -> None:
     await walk.begin()
     await comes_to("replicas by member", walk.replicas, {walk.first: 1, walk.second: 1})
     shown = kubectl.run("get", "rb,work,clusters", "-A")

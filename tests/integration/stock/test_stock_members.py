@@ -25,6 +25,7 @@ from tests.integration.stock.walking import (
     Walk,
     found,
 )
+from tests.support.closing import closing
 from tests.support.waiting import comes_to
 
 
@@ -39,11 +40,8 @@ async def busy(stock: Stock) -> list[str]:
 @asynccontextmanager
 async def facts(stock: Stock) -> AsyncIterator[JetStreamLog]:
     """The installation's log of facts."""
-    connection = await Connection.open(stock.fleet.installation.log_access, name="test")
-    try:
+    async with closing(await Connection.open(stock.fleet.installation.log_access, name="test")) as connection:
         yield JetStreamLog(connection, "FACTS")
-    finally:
-        await connection.close()
 
 
 async def ready(control: KubeClient, name: str) -> str:
@@ -53,7 +51,7 @@ async def ready(control: KubeClient, name: str) -> str:
     return next((entry["status"] for entry in conditions if entry["type"] == "Ready"), "")
 
 
-async def test_a_member_that_was_away_gets_what_it_missed_and_holds_up_nobody(stock: Stock, walk: Walk) -> None:
+async def test_returned_member_catches_up_without_delaying_others(stock: Stock, walk: Walk) -> None:
     if stock.gate is None:
         pytest.skip("the second member's server is not on this machine: it cannot be cut off")
     await walk.begin()

@@ -28,12 +28,11 @@ from tests.integration.stock.walking import (
     found,
     weights,
 )
+from tests.support.closing import closing
 from tests.support.waiting import comes_to
 
 
-async def test_definitions_are_accepted_whole_and_applying_them_again_changes_nothing(
-    stock: Stock, control: KubeClient
-) -> None:
+async def test_crds_are_accepted_and_reapplied_unchanged(stock: Stock, control: KubeClient) -> None:
     wanted = needed_definitions()
     before = {crd["metadata"]["name"]: crd for crd in (await control.get(resource_path(*DEFINITIONS)))["items"]}
     for crd in wanted:
@@ -50,7 +49,7 @@ async def test_definitions_are_accepted_whole_and_applying_them_again_changes_no
         assert after[name]["metadata"]["resourceVersion"] == before[name]["metadata"]["resourceVersion"]
 
 
-async def test_a_member_joins_with_its_identity_version_and_credentials_that_it_accepts(
+async def test_member_joins_with_identity_and_credentials(
     stock: Stock, control: KubeClient, members: dict[str, KubeClient]
 ) -> None:
     for name, member in members.items():
@@ -61,11 +60,8 @@ async def test_a_member_joins_with_its_identity_version_and_credentials_that_it_
         ref = cluster["spec"]["secretRef"]
         secret = await control.get(resource_path(*SECRETS, ref["namespace"], ref["name"]))
         token = base64.b64decode(secret["data"]["token"]).decode()
-        ours = KubeClient.from_token(member.server, token, insecure=True)
-        try:
+        async with closing(KubeClient.from_token(member.server, token, insecure=True)) as ours:
             assert (await ours.get(resource_path(*NAMESPACES, "", "kube-system")))["metadata"]["uid"]
-        finally:
-            await ours.close()
 
 
 async def test_a_deployment_is_divided_claimed_and_marked(walk: Walk) -> None:
@@ -136,7 +132,7 @@ async def test_a_changed_image_and_a_removed_field_reach_every_copy(walk: Walk) 
         await comes_to(f"the copy in {member}", partial(seen, member), ("registry.example/web:2", None, None))
 
 
-async def test_status_reported_in_the_members_is_summed_on_the_template(walk: Walk, stock: Stock) -> None:
+async def test_status_of_members_is_summed_on_the_template(walk: Walk, stock: Stock) -> None:
     await walk.begin(replicas=12)
     await comes_to("replicas by member", walk.replicas, {walk.first: 6, walk.second: 6})
 
@@ -268,7 +264,7 @@ async def test_a_definition_and_then_its_objects_are_propagated(walk: Walk) -> N
     await comes_to("the size everywhere", sizes, [None, None, None])
 
 
-async def test_without_the_template_its_copies_go_and_what_it_owned_here_stays(walk: Walk) -> None:
+async def test_deleted_template_removes_its_copies_only(walk: Walk) -> None:
     await walk.begin()
     template = await walk.template()
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": walk.name, "uid": template["metadata"]["uid"]}

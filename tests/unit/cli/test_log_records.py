@@ -54,6 +54,22 @@ def test_changed_byte_damages_one_record_only(data: st.DataObject) -> None:
     assert records.mended(broken[gap.offset : gap.end], KEY, 60) == second
 
 
+@pytest.mark.parametrize("behind", [3, 4], ids=["whole", "damaged"])
+def test_changed_length_hides_no_record_behind_it(behind: int) -> None:
+    """The changed length of record 2 leads exactly to record 4; where that is damaged too, 3 is found all the same."""
+    second, third, last = record(2, data=b"x" * 31), record(3, data=b"y" * 31), record(4)
+    assert len(second) == len(third) == 64
+    start = len(record(1))
+    content = changed(record(1) + second + third + last + record(5), start, 0x40 | 0x80)
+    if behind == 4:
+        content = changed(content, start + 128 + 40, 0x55)
+    found = list(records.walk(content, KEY))
+    whole = [1, 3, 4, 5] if behind == 3 else [1, 3, 5]
+    assert [piece.seq for piece in found if isinstance(piece, Record)] == whole
+    gap = next(piece for piece in found if isinstance(piece, Gap))
+    assert records.mended(content[gap.offset : gap.end], KEY, 60) == second
+
+
 def test_damaged_neighbours_are_gaps_of_their_own() -> None:
     content = block(1, 2, 3, 4)
     for seq in (2, 3):

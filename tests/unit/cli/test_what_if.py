@@ -20,8 +20,8 @@ from services.cli.queries.replay import Fact, replayed
 from services.cli.queries.simulate import document, outcomes, scaled, text, world_of
 from services.scheduler.state import SchedulerState, fold
 from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.harness import place
 from tests.support.memory_log import MemoryLog
-from tests.support.placements import decide
 
 NOW = 1_793_232_000.0
 
@@ -32,7 +32,7 @@ def recorded(*events: Known) -> list[Fact]:
     facts = [Fact(seq, NOW, subject_of(event), event) for seq, event in enumerate(events, 1)]
     for fact in facts:
         list(fold(state, fact.position, fact.subject, fact.event, fact.stored))
-    made = decide(state, KEY, NOW, "default-scheduler")
+    made = place(state, KEY, NOW, "default-scheduler")
     assert made is not None
     seen = Provenance(as_of=len(facts), own={"binding": state.objects[KEY].binding_seq}, decided_at=NOW)
     made = msgspec.structs.replace(made, provenance=seen)

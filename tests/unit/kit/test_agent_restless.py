@@ -85,7 +85,7 @@ class Member:
         return []
 
 
-async def test_an_agent_asks_what_its_member_serves_when_a_definition_changed_and_not_at_every_look() -> None:
+async def test_agent_discovers_again_after_changed_definitions_only() -> None:
     member, nobody = Member(), cast("Any", None)
     agent = HeartbeatSender(
         nobody, AgentState(cluster="m"), "a", cast("Any", member), ManualClock(), lambda: None, nobody

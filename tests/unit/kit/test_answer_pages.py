@@ -91,7 +91,7 @@ def test_many_small_values_are_not_decoded_at_once() -> None:
     assert not pages._fits(b'{"items":[' + b"{}," * 100_000)
 
 
-def test_pages_become_smaller_with_large_objects_and_larger_with_small_ones() -> None:
+def test_page_size_follows_the_size_of_objects() -> None:
     assert next_size(200, 200 * 20_000) == 52
     assert next_size(200, 200 * 1000) == 500
     assert next_size(52, 8 << 20) == 10

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import structs
 
@@ -22,6 +21,7 @@ from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services._rules.interpreter.result_cache import ResultPending
+from tests.support import widgets
 
 NAME = PolicyKey(CUSTOMIZATION, "", "widgets")
 
@@ -31,14 +31,8 @@ def widget(**spec: Any) -> dict[str, Any]:
 
 
 def customization(script: str, kind: str = "Widget") -> PolicyChanged:
-    spec = {
-        "target": {"apiVersion": "example.io/v1", "kind": kind},
-        "customizations": {
-            member: {"luaScript": script} for member in ("replicaResource", "componentResource", "replicaRevision")
-        },
-    }
-    manifest = {"metadata": {"name": "widgets"}, "spec": spec}
-    return PolicyChanged(key=NAME, uid="u", manifest=msgspec.Raw(msgspec.json.encode(manifest)))
+    members = ("replicaResource", "componentResource", "replicaRevision")
+    return structs.replace(widgets.customization(kind=kind, **dict.fromkeys(members, script)), key=NAME)
 
 
 class Scripts:
@@ -77,6 +71,7 @@ class Ground:
         self.scripts = Scripts()
         self.marked: asyncio.Queue[str] = asyncio.Queue()
         self.asking: AsyncInterpretation[str] = AsyncInterpretation(self._mark, Interpreters(self.scripts), backoff)  # type: ignore[arg-type] # all it needs
+        self.interpreter = self.asking.interpreter
         assert self.asking.take(customization("s")) == {("example.io/v1", "Widget")}
 
     def _mark(self, keys: Any) -> None:
@@ -87,6 +82,11 @@ class Ground:
         with pytest.raises(ResultPending) as missing:
             call()
         self.asking.submit(InterpretationRequest(key, missing.value.questions))
+
+    async def answered(self, key: str, call: Any) -> None:
+        """Ask, and return once the key is marked."""
+        self.asks(key, call)
+        await self.until_marked(key)
 
     async def until_marked(self, key: str) -> None:
         async with asyncio.timeout(60):
@@ -101,64 +101,55 @@ async def ground(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_what_was_asked_is_found_when_the_key_is_decided_again(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=3)))
-    await ground.until_marked("a")
-    assert interpreter.interpret(Operation.REPLICA, widget(size=3)) == (3, None)
-    ground.asks("b", lambda: interpreter.interpret(Operation.COMPONENT, widget()))
-    await ground.until_marked("b")
-    assert interpreter.interpret(Operation.COMPONENT, widget()) == [{"name": "main", "replicas": 1}]
-    ground.asks("c", lambda: interpreter.interpret(Operation.REVISE, widget(size=1), 7))
-    await ground.until_marked("c")
-    assert interpreter.interpret(Operation.REVISE, widget(size=1), 7) == widget(size=7)
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=3)))
+    assert ground.interpreter.interpret(Operation.REPLICA, widget(size=3)) == (3, None)
+    await ground.answered("b", lambda: ground.interpreter.interpret(Operation.COMPONENT, widget()))
+    assert ground.interpreter.interpret(Operation.COMPONENT, widget()) == [{"name": "main", "replicas": 1}]
+    await ground.answered("c", lambda: ground.interpreter.interpret(Operation.REVISE, widget(size=1), 7))
+    assert ground.interpreter.interpret(Operation.REVISE, widget(size=1), 7) == widget(size=7)
 
 
 async def test_one_that_hangs_keeps_no_other_waiting(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
-    ground.asks("slow", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
+    ground.asks("slow", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=1)))
     await ground.scripts.called.wait()
     ground.scripts.gate = asyncio.Event()
     ground.scripts.gate.set()
-    ground.asks("quick", lambda: interpreter.interpret(Operation.REPLICA, widget(size=2)))
-    await ground.until_marked("quick")
+    await ground.answered("quick", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=2)))
     assert ground.asking.pending == 1
 
 
 async def test_a_kind_of_which_many_hang_keeps_no_other_kind_waiting(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     other = customization("s", "Gadget")
     ground.asking.take(structs.replace(other, key=PolicyKey(CUSTOMIZATION, "", "gadgets")))
     ground.scripts.gate.clear()
     for number in range(200):
-        ground.asks(f"slow-{number}", partial(interpreter.interpret, Operation.REPLICA, widget(size=number)))
+        ground.asks(f"slow-{number}", partial(ground.interpreter.interpret, Operation.REPLICA, widget(size=number)))
     await ground.scripts.called.wait()
     ground.scripts.gate = asyncio.Event()
     ground.scripts.gate.set()
-    ground.asks("quick", lambda: interpreter.interpret(Operation.REPLICA, {**widget(size=2), "kind": "Gadget"}))
-    await ground.until_marked("quick")
+    await ground.answered(
+        "quick", lambda: ground.interpreter.interpret(Operation.REPLICA, {**widget(size=2), "kind": "Gadget"})
+    )
     assert ground.asking.pending == 200
 
 
-async def test_an_answer_under_way_when_the_script_changed_is_asked_for_again(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
+async def test_answer_of_a_replaced_script_is_asked_for_again(ground: Ground) -> None:
     ground.scripts.gate.clear()
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
+    ground.asks("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=1)))
     await ground.scripts.called.wait()
     ground.asking.take(customization("other"))
     ground.scripts.gate.set()
     await ground.until_marked("a")
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
-    await ground.until_marked("a")
-    assert interpreter.interpret(Operation.REPLICA, widget(size=1)) == (1, None)
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=1)))
+    assert ground.interpreter.interpret(Operation.REPLICA, widget(size=1)) == (1, None)
     assert ground.scripts.calls == ["InterpretReplica s ()", "InterpretReplica other ()"]
 
 
 async def test_nothing_is_asked_twice(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.gate.clear()
     for _ in range(3):
-        ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=1)))
+        ground.asks("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=1)))
         await asyncio.sleep(0)
     ground.scripts.gate.set()
     await ground.until_marked("a")
@@ -167,69 +158,57 @@ async def test_nothing_is_asked_twice(ground: Ground) -> None:
 
 
 async def test_an_error_names_the_customization_and_stays(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.problems = [InterpretError("GetReplicas returned a nil, expected a number")]
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget()))
-    await ground.until_marked("a")
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget()))
     with pytest.raises(InterpretError, match=r"^ResourceInterpreterCustomization widgets: GetReplicas returned a nil"):
-        interpreter.interpret(Operation.REPLICA, widget())
+        ground.interpreter.interpret(Operation.REPLICA, widget())
 
 
 @pytest.mark.parametrize("ground", [Backoff(0.001, 60.0)], indirect=True)
 async def test_what_may_have_an_answer_later_is_told_and_asked_again(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     metrics = KitMetrics("detector")
     ground.asking.offer(Health(), metrics.reads)
     ground.scripts.problems = [InterpretLater("put aside"), InterpretLater("put aside")]
     for _ in range(2):
-        ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
-        await ground.until_marked("a")
+        await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
         with pytest.raises(InterpretLater, match="put aside"):
-            interpreter.interpret(Operation.REPLICA, widget(size=4))
+            ground.interpreter.interpret(Operation.REPLICA, widget(size=4))
         await ground.until_marked("a")
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
-    await ground.until_marked("a")
-    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
+    assert ground.interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
     name, labels = "fleetlog_interpreter_answers_total", {"service": "detector"}
     assert metrics.registry.get_sample_value(name, {**labels, "result": "later"}) == 2
     assert metrics.registry.get_sample_value(name, {**labels, "result": "answered"}) == 1
 
 
 async def test_what_is_told_meanwhile_is_forgotten_with_the_lead(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.problems = [InterpretLater("put aside")]
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
-    await ground.until_marked("a")
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
     await ground.asking.pause()
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
-    await ground.until_marked("a")
-    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
+    assert ground.interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
 
 
-async def test_without_processes_for_scripts_an_object_waits_instead_of_being_taken_for_another_kind(
+async def test_object_waits_while_no_script_process_runs(
     ground: Ground,
 ) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.problems = [WorkerUnavailable("no memory"), WorkerUnavailable("no memory")]
     health, metrics = Health(), KitMetrics("detector")
     ground.asking.offer(health, metrics.reads)
     seen: list[dict[str, str]] = []
     ground.scripts.notice = lambda: seen.append(health.reasons())
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget(size=4)))
-    await ground.until_marked("a")
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
     assert seen == [{}, {"interpreters": "no memory"}, {"interpreters": "no memory"}]
     assert health.ready
     assert len(ground.scripts.calls) == 3
-    assert interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
+    assert ground.interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
 
 
 async def test_a_bug_of_a_level_is_told_as_well(ground: Ground) -> None:
-    interpreter = ground.asking.interpreter
     ground.scripts.problems = [KeyError("x")]
-    ground.asks("a", lambda: interpreter.interpret(Operation.REPLICA, widget()))
-    await ground.until_marked("a")
+    await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget()))
     with pytest.raises(InterpretLater, match="KeyError: 'x'"):
-        interpreter.interpret(Operation.REPLICA, widget())
+        ground.interpreter.interpret(Operation.REPLICA, widget())
 
 
 async def test_a_removed_customization_leaves_what_is_built_in(ground: Ground) -> None:

@@ -118,39 +118,48 @@ class Cluster:
         finally:
             self.open.remove(answer)
 
+    async def answers(self, answer: int | Exception) -> None:
+        """Answer all that is under way alike."""
+        for asked in list(self.open):
+            if isinstance(answer, Exception):
+                asked.set_exception(answer)
+            else:
+                asked.set_result(answer)
+        await settled()
+
 
 async def settled() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_no_more_are_sent_than_the_limit_and_all_get_their_turn() -> None:
-    pace, cluster = ConcurrencyLimiter(3), Cluster()
-    tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(10)]
+Sent = tuple[ConcurrencyLimiter, Cluster, list[asyncio.Task[int]]]
+
+
+async def sending(count: int, at_once: int) -> Sent:
+    """Requests of which only some may be under way at once."""
+    pace, cluster = ConcurrencyLimiter(at_once), Cluster()
+    tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(count)]
     await settled()
+    return pace, cluster, tasks
+
+
+async def test_no_more_are_sent_than_the_limit_and_all_get_their_turn() -> None:
+    _, cluster, tasks = await sending(10, at_once=3)
     assert len(cluster.open) == 3
     while not all(task.done() for task in tasks):
-        for answer in list(cluster.open):
-            answer.set_result(1)
-        await settled()
+        await cluster.answers(1)
     assert cluster.most == 3
     assert [task.result() for task in tasks] == [1] * 10
 
 
 async def test_complaints_lower_what_is_sent_and_are_passed_on() -> None:
-    pace, cluster = ConcurrencyLimiter(4), Cluster()
-    tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(8)]
-    await settled()
-    for answer in list(cluster.open):
-        answer.set_exception(ApiError(429, "TooManyRequests", "slow down"))
-    await settled()
+    pace, cluster, tasks = await sending(8, at_once=4)
+    await cluster.answers(ApiError(429, "TooManyRequests", "slow down"))
     assert len(cluster.open) == 2
-    for answer in list(cluster.open):
-        answer.set_exception(ApiError(422, "Invalid", "the object is wrong"))
-    await settled()
+    await cluster.answers(ApiError(422, "Invalid", "the object is wrong"))
     assert len(cluster.open) == 2, "a refusal of an object says nothing about load"
-    for answer in list(cluster.open):
-        answer.set_exception(Unreachable("no answer"))
+    await cluster.answers(Unreachable("no answer"))
     await asyncio.gather(*tasks, return_exceptions=True)
     assert pace.window.under_way == 0
     assert pace.window.limit < 2
@@ -186,9 +195,7 @@ async def test_a_pause_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_who_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
-    pace, cluster = ConcurrencyLimiter(1), Cluster()
-    tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(3)]
-    await settled()
+    pace, cluster, tasks = await sending(3, at_once=1)
     cluster.open[0].set_result(1)
     tasks[1].cancel()
     await settled()
@@ -200,9 +207,7 @@ async def test_who_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
 
 
 async def test_a_turn_that_comes_with_the_cancellation_is_handed_on() -> None:
-    pace, cluster = ConcurrencyLimiter(1), Cluster()
-    tasks = [asyncio.create_task(pace.send(cluster.ask)) for _ in range(3)]
-    await settled()
+    pace, cluster, tasks = await sending(3, at_once=1)
     cluster.open[0].set_result(1)
     assert await tasks[0] == 1
     tasks[1].cancel()

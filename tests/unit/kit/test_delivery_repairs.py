@@ -6,7 +6,7 @@ from services._kit.delivery.lane_parts import RepairBackoff
 from tests.support.facts import KEY
 
 
-def test_repairs_wait_longer_while_they_are_undone_and_not_at_all_after_quiet() -> None:
+def test_undone_repairs_back_off_until_it_is_quiet() -> None:
     repairs, now = RepairBackoff(30.0), 100.0
     waits = []
     for _ in range(10):
@@ -21,7 +21,7 @@ def test_repairs_wait_longer_while_they_are_undone_and_not_at_all_after_quiet() 
     assert repairs.wait(KEY, now) == 0
 
 
-def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_longest() -> None:
+def test_clock_step_delays_no_repair_beyond_the_bound() -> None:
     repairs = RepairBackoff(30.0)
     for _ in range(9):
         repairs.repaired(KEY, 1000.0)

@@ -41,7 +41,7 @@ async def posted() -> AsyncIterator[tuple[list[str], KubeClient]]:
         yield seen, client
 
 
-async def test_events_of_an_earlier_term_are_not_written_in_a_later_one(posted: tuple[list[str], KubeClient]) -> None:
+async def test_events_of_an_earlier_term_are_not_written_later(posted: tuple[list[str], KubeClient]) -> None:
     seen, client = posted
     guard = client.guard = Shut()
     telling = EventRecorder(client, ManualClock().now)
@@ -58,7 +58,7 @@ async def test_events_of_an_earlier_term_are_not_written_in_a_later_one(posted: 
     await telling.drop()
 
 
-async def test_what_was_gathered_for_an_earlier_term_is_told_anew_in_a_later_one(
+async def test_events_gathered_in_an_earlier_term_are_announced_anew(
     posted: tuple[list[str], KubeClient],
 ) -> None:
     seen, client = posted
@@ -73,7 +73,7 @@ async def test_what_was_gathered_for_an_earlier_term_is_told_anew_in_a_later_one
     await telling.drop()
 
 
-async def test_repetitions_within_a_moment_are_one_write_with_their_number(
+async def test_repeated_events_are_one_write_with_a_count(
     posted: tuple[list[str], KubeClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, client = posted

@@ -20,7 +20,7 @@ def test_a_check_that_fails_is_a_reason_and_hides_no_other():
     assert health.reasons() == {"lanes": "the check failed: KeyError: 'm1'", "log": "not connected"}
 
 
-def test_an_outage_counts_once_it_has_lasted_and_is_over_with_the_first_answer(monkeypatch):
+def test_outage_counts_once_it_lasts_and_ends_with_an_answer(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     outage = Outage(after=5.0)

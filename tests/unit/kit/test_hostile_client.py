@@ -18,6 +18,7 @@ from services._kit.kube.answers.shapes import manifest_of
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable
 from services._kit.kube.list_watch import AsBytes
 from services._kit.members.member_probe import probe_cluster
+from tests.support.closing import closing
 from tests.support.hostile_server import MODES, HostileServer, hostile_server
 
 PODS = "/api/v1/pods"
@@ -172,12 +173,11 @@ async def test_a_silent_watch_ends_and_another_goes_on_from_there(server: Hostil
 async def test_a_watch_asks_its_server_to_end_it_in_time(
     server: HostileServer,
 ) -> None:
-    made = KubeClient(server.url, ssl_context=None, headers={}, limits=Limits(watch_seconds=1.0, silence_seconds=10.0))
-    try:
+    async with closing(
+        KubeClient(server.url, ssl_context=None, headers={}, limits=Limits(watch_seconds=1.0, silence_seconds=10.0))
+    ) as made:
         async with asyncio.timeout(SOON):
             assert [events async for events in made.watch(PODS, "100")] == [[]]
-    finally:
-        await made.close()
     assert server.asked("watch")[0].query["timeoutSeconds"] == "1"
 
 

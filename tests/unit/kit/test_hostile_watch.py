@@ -143,7 +143,7 @@ async def test_soon_after_the_endpoint_is_in_order_so_is_the_follower(mode: str)
         assert "old" in ground.follower.seen
 
 
-async def test_a_silent_watch_is_renewed_from_its_version_and_lists_nothing_again() -> None:
+async def test_silent_watch_is_renewed_from_its_version() -> None:
     async with following() as ground:
         await ground.sees("first", ground.change("first"))
         ground.server.turn("silent_watch")
@@ -164,7 +164,7 @@ async def test_watches_are_renewed_in_time_and_list_nothing_again() -> None:
         assert ground.follower.lists == 1
 
 
-async def test_what_a_follower_cannot_take_is_skipped_and_the_rest_is_not() -> None:
+async def test_unreadable_watch_event_is_skipped_alone() -> None:
     async with following() as ground:
         ground.follower.poison = "poison"
         ground.change("poison")
@@ -172,7 +172,7 @@ async def test_what_a_follower_cannot_take_is_skipped_and_the_rest_is_not() -> N
         assert ground.reflector.skipped == 1
 
 
-async def test_a_server_that_calls_every_version_too_old_is_not_asked_without_end() -> None:
+async def test_relists_after_expired_versions_back_off() -> None:
     async with hostile_server() as server:
         server.objects[PATH] = []
         client = KubeClient(server.url, ssl_context=None, headers={}, limits=LIMITS)

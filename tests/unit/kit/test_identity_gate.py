@@ -23,7 +23,7 @@ class Endpoint:
         self.cuts += 1
 
 
-async def test_a_watch_does_not_go_through_the_past_of_a_store_that_is_back() -> None:
+async def test_watch_skips_the_past_of_a_restored_store() -> None:
     endpoint = Endpoint(100)
     gate: Gate[str] = Gate(endpoint.identity)
     await gate.opened()
@@ -46,7 +46,7 @@ async def test_a_watch_does_not_go_through_the_past_of_a_store_that_is_back() ->
     assert endpoint.cuts == 2
 
 
-async def test_a_restored_store_is_listed_once_more_when_it_has_been_written_to_as_often() -> None:
+async def test_restored_store_is_listed_again_at_its_old_revision() -> None:
     endpoint = Endpoint(100)
     gate: Gate[str] = Gate(endpoint.identity)
     await gate.opened()

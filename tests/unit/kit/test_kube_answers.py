@@ -10,7 +10,7 @@ from tests.support.endpoints import answering
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
-async def test_an_endpoint_that_is_elsewhere_is_told_and_nobody_follows(method: str) -> None:
+async def test_redirect_is_reported_and_not_followed(method: str) -> None:
     seen: list[str] = []
 
     async def moved(request: web.Request) -> web.StreamResponse:

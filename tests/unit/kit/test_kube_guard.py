@@ -67,7 +67,7 @@ async def test_a_write_waits_until_it_may_be_sent(endpoint: tuple[Endpoint, Kube
     assert made.seen == ["PATCH"]
 
 
-async def test_a_write_is_not_sent_when_the_leader_stood_still_on_the_way(
+async def test_write_is_not_sent_after_the_leader_paused(
     endpoint: tuple[Endpoint, KubeClient, Gate],
 ) -> None:
     made, client, gate = endpoint

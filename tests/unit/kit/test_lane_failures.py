@@ -76,7 +76,7 @@ async def test_a_lane_runs_again_and_the_service_is_unready_meanwhile():
         await second.close()
 
 
-async def test_a_cluster_that_refuses_who_we_are_is_asked_again_until_it_does_not():
+async def test_unauthorized_lane_is_retried_until_accepted():
     cluster = Cluster(*[ApiError(401, "Unauthorized", "no")] * 5)
     held = lane("m1", cluster)
     held.start()
@@ -86,7 +86,7 @@ async def test_a_cluster_that_refuses_who_we_are_is_asked_again_until_it_does_no
     await held.close()
 
 
-async def test_a_cluster_that_fails_all_but_the_first_question_is_not_asked_without_a_break(monkeypatch):
+async def test_lane_that_fails_after_discovery_backs_off(monkeypatch):
     held = lane("m1", cluster := Cluster())
     connection, rests = held.connection, 0
     rest = connection._rest

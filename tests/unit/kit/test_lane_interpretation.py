@@ -75,7 +75,7 @@ def test_only_what_is_customized_is_asked_for(interpretation: Interpretation) ->
     assert not interpretation.offered(*GADGET).anything
 
 
-def test_a_change_touches_the_kinds_that_are_interpreted_in_another_way_and_that_somebody_asked_about(
+def test_change_touches_known_kinds_interpreted_otherwise(
     interpretation: Interpretation,
 ) -> None:
     assert interpretation.take(customization(WIDGET, retention="1")) == frozenset(), "nobody asked about it yet"
@@ -89,7 +89,7 @@ def test_a_change_touches_the_kinds_that_are_interpreted_in_another_way_and_that
     assert interpretation.take(gone) == frozenset()
 
 
-def test_when_any_kind_may_be_touched_those_that_never_had_a_script_are_left_alone(
+def test_change_of_all_kinds_skips_kinds_without_scripts(
     interpretation: Interpretation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpretation.take(customization(WIDGET, retention="1"))
@@ -112,7 +112,7 @@ async def test_answers_become_a_reflection(interpretation: Interpretation, pool:
     [(InterpretError("line 3: oh"), False), (InterpretLater("oh"), True), (WorkerUnavailable("oh"), True)],
     ids=["wrong", "later", "no process"],
 )
-async def test_failures_are_told_with_the_cluster_and_whether_they_may_pass(
+async def test_failures_name_the_cluster_and_are_transient_or_not(
     interpretation: Interpretation, pool: Pool, error: Exception, passing: bool
 ) -> None:
     scripts = {"retention": "r", "statusReflection": "s", "healthInterpretation": "h"}
@@ -134,9 +134,7 @@ async def test_a_status_that_is_none_is_a_failure(interpretation: Interpretation
     assert "a list, expected an object" in found.problem
 
 
-async def test_no_script_takes_a_status_from_a_secret_and_what_it_says_is_withheld(
-    interpretation: Interpretation, pool: Pool
-) -> None:
+async def test_script_on_a_secret_reflects_nothing_and_is_withheld(interpretation: Interpretation, pool: Pool) -> None:
     interpretation.take(customization(SECRET, statusReflection="s", healthInterpretation="h"))
     pool.answers = {Operation.STATUS: {"password": VALUE}, Operation.HEALTH: InterpretError(f"{VALUE} is weak")}
     found = await interpretation.reflect(obj(SECRET, data={}), interpretation.offered(*SECRET), "m1")

@@ -67,9 +67,7 @@ async def turns(looks: Looks) -> AsyncIterator[WorkScheduler]:
     await made.close()
 
 
-async def test_a_storm_on_one_object_is_one_look_under_way_and_one_more_afterwards(
-    turns: WorkScheduler, looks: Looks
-) -> None:
+async def test_many_changes_of_one_object_are_two_turns(turns: WorkScheduler, looks: Looks) -> None:
     for key in (A, SLOW[0]):
         looks.held.add(key)
         turns.look_at(key)
@@ -140,7 +138,7 @@ async def test_nothing_is_taken_in_line_after_the_end(turns: WorkScheduler, look
     assert turns.backlog == 0
 
 
-async def test_an_object_that_becomes_slow_while_it_waits_is_looked_at_once_at_a_time(looks: Looks) -> None:
+async def test_slow_object_has_one_turn_at_a_time(looks: Looks) -> None:
     slow: set[ObjectKey] = set()
     up = asyncio.Event()
     made = WorkScheduler(looks.look, slow.__contains__, up, LaneSettings(concurrency=2, scripted_concurrency=2))
@@ -162,9 +160,7 @@ async def test_an_object_that_becomes_slow_while_it_waits_is_looked_at_once_at_a
         await made.close()
 
 
-async def test_pauses_grow_with_failures_in_a_row_until_they_are_forgiven(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_backoff_grows_with_failures_until_a_success(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("services._kit.base.pacing.random.uniform", lambda least, most: 1.0)
     made = WorkScheduler(looks.look, lambda _: False, asyncio.Event(), LaneSettings(backoff=0.1, longest_backoff=0.5))

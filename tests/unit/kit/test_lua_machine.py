@@ -173,7 +173,7 @@ def test_memory_has_an_end_and_the_next_script_is_unharmed(machine: LuaMachine, 
     assert reflect(machine, "1") == 1
 
 
-def test_a_script_that_swallows_its_lack_of_memory_leaves_none_of_it_behind(machine: LuaMachine) -> None:
+def test_script_that_catches_memory_errors_frees_its_memory(machine: LuaMachine) -> None:
     hoard = "local s, ok = 'x', true for i = 1, 60 do ok = ok and pcall(function() s = s .. s end) end"
     assert reflect(machine, "ok", before=hoard) is False
     assert reflect(machine, "#obj.text", {"text": "x" * 2_000_000}) == 2_000_000

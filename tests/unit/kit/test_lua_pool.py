@@ -1,5 +1,7 @@
 """Scripts that do not end are stopped, others go on, and repeat offenders are put aside."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
@@ -12,6 +14,7 @@ from services._kit.interpretation.lua.pool import LuaPool
 from services._kit.interpretation.lua.process import WorkerUnavailable
 from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.scripts.customizations import Customizations
+from tests.support.closing import closing
 
 GOOD = "function GetReplicas(obj) return obj.n end"
 ENDLESS = "function GetReplicas() while true do pcall(function() while true do end end) end end"
@@ -25,10 +28,9 @@ class Clock:
         return self.now
 
 
-async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -> None:
+async def test_endless_script_is_stopped_and_later_calls_answered() -> None:
     clock = Clock()
-    pool = LuaPool(1, seconds=0.1, strikes=1, pause=60, clock=clock)
-    try:
+    async with closing(LuaPool(1, seconds=0.1, strikes=1, pause=60, clock=clock)) as pool:
         calls = [pool.evaluate(Operation.REPLICA, ENDLESS, [{}])]
         calls += [pool.evaluate(Operation.REPLICA, GOOD, [{"n": n}]) for n in range(40)]
         first, *others = await asyncio.gather(*calls, return_exceptions=True)
@@ -42,13 +44,10 @@ async def test_an_endless_script_is_stopped_and_those_behind_it_are_answered() -
         with pytest.raises(InterpretError, match="processor time"):
             await pool.evaluate(Operation.REPLICA, ENDLESS, [{}])
         assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 7}]))["replicas"] == 7
-    finally:
-        await pool.close()
 
 
-async def test_calls_that_wait_for_a_script_are_answered_when_it_is_put_aside() -> None:
-    pool = LuaPool(1, seconds=0.1, strikes=2, pause=60)
-    try:
+async def test_calls_waiting_for_a_suspended_script_are_answered() -> None:
+    async with closing(LuaPool(1, seconds=0.1, strikes=2, pause=60)) as pool:
         calls = [pool.evaluate(Operation.REPLICA, ENDLESS, [{"n": n}]) for n in range(20)]
         answers = await asyncio.gather(
             *calls, pool.evaluate(Operation.REPLICA, GOOD, [{"n": 7}]), return_exceptions=True
@@ -62,8 +61,6 @@ async def test_calls_that_wait_for_a_script_are_answered_when_it_is_put_aside() 
         assert {str(answer) for answer in later} == {
             "the script was stopped 2 times and is not run for 60 s at a time; mend it"
         }
-    finally:
-        await pool.close()
 
 
 async def test_waiting_calls_fail_when_the_pool_closes() -> None:
@@ -83,7 +80,7 @@ async def test_a_process_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPat
     await pool.close()
 
 
-async def test_who_asks_again_at_once_when_no_process_could_start_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_after_a_failed_process_start_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = LuaPool(1)
     with monkeypatch.context() as broken:
         broken.setattr(process.sys, "executable", "/nowhere/python")
@@ -97,8 +94,7 @@ async def test_who_asks_again_at_once_when_no_process_could_start_is_answered(mo
 
 
 async def test_what_has_no_json_form_fails_alone() -> None:
-    pool = LuaPool(1)
-    try:
+    async with closing(LuaPool(1)) as pool:
         first, second = await asyncio.gather(
             pool.evaluate(Operation.REPLICA, GOOD, [{"n": "\ud800"}]),
             pool.evaluate(Operation.REPLICA, GOOD, [{"n": 2}]),
@@ -107,23 +103,18 @@ async def test_what_has_no_json_form_fails_alone() -> None:
         assert isinstance(first, InterpretError)
         assert "has no JSON form" in str(first)
         assert second == {"replicas": 2, "requirements": None}
-    finally:
-        await pool.close()
 
 
 async def test_a_result_too_large_to_hold_is_refused() -> None:
     double = "local s = 'xxxxxxxxxxxxxxxx' for i = 1, 17 do s = s .. s end"
     script = f"{double} function ReflectStatus() return {{ s, s, s, s, s }} end"
-    pool = LuaPool(1, seconds=30)
-    try:
+    async with closing(LuaPool(1, seconds=30)) as pool:
         with pytest.raises(InterpretError, match="larger than 8 MiB"):
             await pool.evaluate(Operation.STATUS, script, [{}])
         assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
-    finally:
-        await pool.close()
 
 
-async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answered(
+async def test_crash_of_a_script_process_fails_only_its_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[process.LuaProcess] = []
@@ -134,8 +125,7 @@ async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answ
         return started[-1]
 
     monkeypatch.setattr(process.LuaProcess, "start", staticmethod(remembered))
-    pool = LuaPool(1, seconds=30)
-    try:
+    async with closing(LuaPool(1, seconds=30)) as pool:
         assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
         for number, said in ((signal.SIGSEGV, r"crashed .*\(SIGSEGV\)"), (signal.SIGKILL, r"killed \(SIGKILL\)")):
             call = asyncio.create_task(pool.evaluate(Operation.REPLICA, ENDLESS, [{}]))
@@ -144,8 +134,6 @@ async def test_a_script_that_crashes_its_process_is_told_so_and_the_next_is_answ
             with pytest.raises(InterpretError, match=said):
                 await call
             assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
-    finally:
-        await pool.close()
 
 
 class Recorder:
@@ -210,7 +198,7 @@ async def test_replaced_customizations_count_from_the_next_call_on() -> None:
     assert (await levels.interpret(Operation.RETAIN, obj, obj))["by"] == "new"
 
 
-async def test_a_process_without_work_ends_and_the_next_call_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_process_ends_and_the_next_call_starts_one(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[process.LuaProcess] = []
     ended = asyncio.Event()
     start, stop = process.LuaProcess.start, process.LuaProcess.stop
@@ -225,11 +213,8 @@ async def test_a_process_without_work_ends_and_the_next_call_gets_another(monkey
 
     monkeypatch.setattr(process.LuaProcess, "start", staticmethod(counted))
     monkeypatch.setattr(process.LuaProcess, "stop", stopped)
-    pool = LuaPool(1, idle=0.01)
-    try:
+    async with closing(LuaPool(1, idle=0.01)) as pool:
         assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 1}]))["replicas"] == 1
         await ended.wait()
         assert (await pool.evaluate(Operation.REPLICA, GOOD, [{"n": 2}]))["replicas"] == 2
         assert len(started) == 2
-    finally:
-        await pool.close()

@@ -6,7 +6,8 @@ import pytest
 
 from services._kit.identity.member_gate import MemberGate, Stranger
 from services._kit.kube.client import KubeClient, Unreachable
-from tests.support.hostile_server import LISTS, HostileServer, hostile_server
+from tests.support.hostile_answers import LISTS
+from tests.support.hostile_server import HostileServer, hostile_server
 
 NAMESPACES = "/api/v1/namespaces"
 

@@ -101,7 +101,7 @@ async def test_a_frame_cut_at_any_place_is_read_once() -> None:
         assert [data for _, _, data, _ in found] == [b"first", b"second"], f"cut at {cut}"
 
 
-async def test_a_handler_that_raises_is_reported_and_the_next_message_arrives() -> None:
+async def test_raising_handler_is_reported_and_reading_goes_on() -> None:
     found: list[bytes] = []
     client = QuickClient()
     bugs: list[Exception] = []
@@ -126,7 +126,7 @@ async def test_after_unsubscribing_nothing_is_handed_over() -> None:
     assert [data for _, _, data, _ in found] == [b"on time"]
 
 
-async def test_after_a_new_connection_the_rest_of_an_old_frame_is_not_waited_for() -> None:
+async def test_new_connection_drops_the_rest_of_an_old_frame() -> None:
     found: list[Seen] = []
     client = client_with(found)
     await client._ps.parse(frame(DIRECT, "s", b"cut off")[:-4])
@@ -190,7 +190,7 @@ class _Broken:
         pass
 
 
-async def test_a_connection_that_broke_with_something_to_send_can_be_closed() -> None:
+async def test_broken_connection_with_pending_data_can_be_closed() -> None:
     client = QuickClient()
     transport = _Broken()
     client._transport, client._current_server = transport, object()

@@ -14,7 +14,7 @@ def ranked(**ranks: float) -> PriorityKeys[str]:
     return keys
 
 
-def test_the_smallest_rank_comes_first_and_among_equals_the_oldest() -> None:
+def test_smallest_rank_comes_first_then_the_oldest_key() -> None:
     assert list(ranked(late=0, urgent=-5, also_urgent=-5, early=0)) == ["urgent", "also_urgent", "late", "early"]
 
 

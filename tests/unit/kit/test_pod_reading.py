@@ -75,7 +75,7 @@ def test_a_pod_counts_as_before(whole: dict[str, Any]) -> None:
     assert rooms.size == as_before.size
 
 
-def test_a_pod_that_waits_for_a_node_says_since_when_and_whose_it_is() -> None:
+def test_unscheduled_pod_has_its_time_and_its_owner() -> None:
     waiting = MemberWaiting()
     waiting.put_pod(PodsOnNodes().read(Raw(msgspec.json.encode(PODS[-1])), "v1", "Pod").manifest)
     assert waiting.count("a", "owner", {"app": "x"}, 4e9) == 1

@@ -38,6 +38,13 @@ class Sent:
         return found
 
 
+def started(**limits: float) -> tuple[Sent, Reports]:
+    sent = Sent()
+    reports = Reports(sent, **limits)
+    reports.start()
+    return sent, reports
+
+
 def report(key: ObjectKey = WEB, *, operation: str = "", looked: bool | None = None, at: float = 1.0) -> WorkObserved:
     """`looked`: whether the cluster has looked at the object; None for one without a status."""
     status: Raw | UnsetType = UNSET
@@ -54,10 +61,8 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_SECONDS", 3600.0)
 
 
-async def test_what_was_just_written_is_told_together_with_what_became_of_it(never: None) -> None:
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+async def test_write_is_reported_together_with_its_result(never: None) -> None:
+    sent, reports = started()
     reports.report(report(operation="created", looked=False))
     reports.report(report(OTHER, operation="created"))
     assert [event.key for event in await sent.some(1)] == [OTHER]
@@ -67,10 +72,8 @@ async def test_what_was_just_written_is_told_together_with_what_became_of_it(nev
     await reports.close()
 
 
-async def test_while_nobody_looks_at_it_an_object_stays_held_with_what_was_done(never: None) -> None:
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+async def test_held_report_keeps_its_operation_until_observed(never: None) -> None:
+    sent, reports = started()
     reports.report(report(operation="created", looked=False))
     reports.report(report(looked=False, at=2.0))
     reports.report(report(OTHER))
@@ -82,11 +85,9 @@ async def test_while_nobody_looks_at_it_an_object_stays_held_with_what_was_done(
     assert reports.backlog == 0
 
 
-async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cluster_without_observation_is_reported_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD_SECONDS", 0.001)
-    sent = Sent()
-    reports = Reports(sent)
-    reports.start()
+    sent, reports = started()
     reports.report(report(operation="updated", looked=False))
     assert [event.operation for event in await sent.some(1)] == ["updated"]
     await reports.close()
@@ -103,7 +104,7 @@ async def test_a_cluster_that_does_not_look_is_reported_on_all_the_same(monkeypa
         (msgspec.structs.replace(report(operation="created"), status=Raw(b'"odd"')), False),
     ],
 )
-def test_only_what_was_written_and_not_looked_at_is_about_to_change(event: WorkObserved, held: bool) -> None:
+def test_only_unobserved_writes_are_held(event: WorkObserved, held: bool) -> None:
     assert about_to_change(event) is held
 
 
@@ -113,10 +114,8 @@ def large(cluster: str, number: int, size: int) -> WorkObserved:
     return WorkObserved(cluster=cluster, key=key, uid="u", at=float(number), applied=True, status=status)
 
 
-async def test_a_cluster_that_says_too_much_rests_and_the_others_do_not() -> None:
-    sent = Sent()
-    reports = Reports(sent, rate=1.0, burst=2_000_000)
-    reports.start()
+async def test_reports_of_one_noisy_cluster_are_rate_limited() -> None:
+    sent, reports = started(rate=1.0, burst=2_000_000)
     for number in range(20):
         reports.report(large("loud", number, 900_000))
     reports.report(large("calm", 0, 10))
@@ -134,9 +133,7 @@ async def test_a_cluster_that_says_too_much_rests_and_the_others_do_not() -> Non
 
 
 async def test_who_rested_goes_on_with_the_newest() -> None:
-    sent = Sent()
-    reports = Reports(sent, rate=5_000_000.0, burst=1.0)
-    reports.start()
+    sent, reports = started(rate=5_000_000.0, burst=1.0)
     reports.report(large("loud", 1, 900_000))
     await sent.some(1)
     for number in range(900_001, 900_010):

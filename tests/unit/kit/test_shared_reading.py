@@ -66,7 +66,7 @@ async def write(log: MemoryLog, *subjects: str) -> None:
         await log.append([NewMessage(subject, b"{}")])
 
 
-async def test_the_logs_of_all_services_know_that_several_servers_keep_the_stream() -> None:
+async def test_shared_log_knows_that_a_stream_is_replicated() -> None:
     """Only the one that is read finds out, and leases, appends and reads of the others depend on it as well."""
     read, other = CountedLog(), MemoryLog()
     shared = SharedReading({read.name: 2})
@@ -84,7 +84,7 @@ async def test_the_logs_of_all_services_know_that_several_servers_keep_the_strea
     await shared.close()
 
 
-async def test_each_gets_what_its_filters_match_and_the_log_is_read_once() -> None:
+async def test_each_reader_gets_its_filters_from_one_read() -> None:
     log = CountedLog()
     await write(log, "cluster.a", "binding.x.y.z", "cluster.a", "work.a.x", "binding.x.y.z")
     async with Reading(log, 2) as reading:
@@ -96,7 +96,7 @@ async def test_each_gets_what_its_filters_match_and_the_log_is_read_once() -> No
     assert [sorted(filters) for filters in log.asked] == [["binding.>", "cluster.*"]]
 
 
-async def test_everybody_is_told_that_the_end_is_reached_even_without_a_message_of_its_own() -> None:
+async def test_every_reader_learns_that_the_end_is_reached() -> None:
     log = MemoryLog()
     await write(log, "cluster.a")
     async with Reading(log, 2) as reading:
@@ -120,7 +120,7 @@ async def test_nobody_gets_a_message_before_all_asked() -> None:
             assert [message.seq for message in (await early).messages] == [1, 2]
 
 
-async def test_a_slow_one_misses_nothing_and_holds_no_more_than_its_window_and_a_delivery() -> None:
+async def test_slow_reader_misses_nothing_and_holds_one_window() -> None:
     log = MemoryLog()
     async with Reading(log, 2) as reading:
         slow, quick = await reading.part("work.>", window=4), await reading.part("work.>", window=4)
@@ -151,7 +151,7 @@ async def test_a_replaced_log_ends_all() -> None:
                     await anext(deliveries)
 
 
-async def test_an_event_is_decoded_once_and_what_cannot_be_is_everybodys_error() -> None:
+async def test_event_is_decoded_once_for_all_readers() -> None:
     shared = SharedReading({"FACTS": 2})
     lease = Message("lease.x", 1, 0.0, {}, b'{"type":"LeaseTaken.v1","service":"x","instance":"x-0"}')
     broken = Message("lease.x", 2, 0.0, {}, b"{")
@@ -173,7 +173,7 @@ async def test_messages_wait_for_others_until_one_hurries() -> None:
             assert [message.seq for message in (await waiting).messages] == [1, 2, 3, 4]
 
 
-async def test_patience_ends_by_itself_and_when_half_of_the_window_waits() -> None:
+async def test_patience_ends_by_time_or_half_of_the_window() -> None:
     log = MemoryLog()
     seconds = 0.01
     async with Reading(log, 1) as reading:
@@ -192,7 +192,7 @@ SUBJECTS = [".".join(words) for size in (2, 3, 4) for words in product("abcd", r
 
 
 @pytest.mark.parametrize("chosen", [(one, two, three) for one, two in pairwise(PATTERNS) for three in PATTERNS])
-def test_united_patterns_match_whatever_one_did_and_never_a_subject_twice(chosen: tuple[str, ...]) -> None:
+def test_united_patterns_match_every_subject_once(chosen: tuple[str, ...]) -> None:
     found = united(chosen)
     for subject in SUBJECTS:
         times = sum(match(pattern, subject) for pattern in found)

@@ -22,7 +22,7 @@ def test_an_agent_reaches_no_subject_of_a_stream() -> None:
         assert not any(match(pattern, export.subject) for stream in STREAMS for pattern in stream.subjects), export
 
 
-def test_every_export_is_for_one_account_and_every_subject_names_one_cluster() -> None:
+def test_every_export_is_for_one_account_and_one_cluster() -> None:
     text = accounts_config("hub", "x", [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY[:-1] + "B")])
     exports = [line for line in text.splitlines() if "response_type" in line]
     assert len(exports) == 2 * len(agent_exports("m1"))
@@ -31,7 +31,7 @@ def test_every_export_is_for_one_account_and_every_subject_names_one_cluster() -
     assert not {e.subject for e in agent_exports("m1")} & {e.subject for e in agent_exports("m2")}
 
 
-def test_the_configuration_does_not_depend_on_the_order_of_agents() -> None:
+def test_configuration_does_not_depend_on_the_order() -> None:
     agents = [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY)]
     assert accounts_config("hub", "x", agents) == accounts_config("hub", "x", reversed(agents))
 
@@ -49,7 +49,7 @@ def test_a_name_with_a_dot_stays_one_token() -> None:
         ([AgentIdentity("m1", KEY + "}")], "no public user key"),
     ],
 )
-def test_what_is_wrong_is_refused(agents: list[AgentIdentity], words: str) -> None:
+def test_invalid_identities_are_refused(agents: list[AgentIdentity], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         accounts_config("hub", "x", agents)
 

@@ -79,7 +79,7 @@ async def bench() -> Bench:
     return made
 
 
-async def test_works_wait_for_what_the_hub_says_there_is(bench: Bench) -> None:
+async def test_works_wait_for_the_customizations_of_the_hub(bench: Bench) -> None:
     await bench.hear(WORK)
     await bench.hear(widget_work("other"))
     assert bench.told == []
@@ -89,12 +89,12 @@ async def test_works_wait_for_what_the_hub_says_there_is(bench: Bench) -> None:
     assert bench.told[-1] == widget_work("third").key
 
 
-async def test_what_was_read_last_ends_the_wait(bench: Bench) -> None:
+async def test_last_message_ends_the_wait(bench: Bench) -> None:
     await bench.hear(WORK, left=0)
     assert bench.told == [WORK.key]
 
 
-async def test_a_consumer_that_has_nothing_more_to_say_ends_the_wait(bench: Bench) -> None:
+async def test_idle_consumer_ends_the_wait(bench: Bench) -> None:
     await bench.hear(WORK)
     await bench.idle()
     assert bench.told == [WORK.key]
@@ -110,7 +110,7 @@ async def test_the_wait_goes_on_with_the_next_consumer(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("configured", [None, ()])
-async def test_without_anything_to_wait_for_works_are_handed_over_as_they_come(configured: Any) -> None:
+async def test_works_are_handed_over_without_customizations(configured: Any) -> None:
     made = Bench()
     made.answer = HelloAnswer(configured=configured)
     await made.begin()
@@ -118,7 +118,7 @@ async def test_without_anything_to_wait_for_works_are_handed_over_as_they_come(c
     assert made.told == [WORK.key]
 
 
-async def test_what_is_known_from_before_is_not_waited_for() -> None:
+async def test_known_customizations_are_not_waited_for() -> None:
     made = Bench()
     made.state.configure(RULES, 3)
     made.answer = HelloAnswer(configured=(RULES.key,), as_of=9, start=4)
@@ -127,7 +127,7 @@ async def test_what_is_known_from_before_is_not_waited_for() -> None:
     assert made.told == [WORK.key]
 
 
-async def test_read_from_the_start_even_what_is_known_may_have_changed() -> None:
+async def test_known_customizations_are_waited_for_from_the_start() -> None:
     made = Bench()
     made.state.configure(RULES, 3)
     await made.begin()
@@ -135,7 +135,7 @@ async def test_read_from_the_start_even_what_is_known_may_have_changed() -> None
     assert made.told == []
 
 
-async def test_other_policies_are_none_of_its_business(bench: Bench) -> None:
+async def test_other_policies_are_ignored(bench: Bench) -> None:
     await bench.hear(RULES)
     other = PolicyKey("PropagationPolicy", "default", "p")
     await bench.hear(type(RULES)(key=other, uid="u", manifest=RULES.manifest))

@@ -17,25 +17,21 @@ from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
-from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Gone, Purged
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.base.pacing import Bucket
 from services._rules.interpreter.configuration import KINDS
 from services.registrar.decide import Turned, Welcome, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.state import RegistrarState, fold
+from tests.support.agent_works import A, B, rendered, withdrawn
+from tests.support.facts import raw
 
-A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
 SEEN = WorkObserved(cluster="m1", key=A, uid="u", applied=True, health="Healthy", at=10.0)
-
-
-def rendered(key: ObjectKey, digest: str, cluster: str = "m1") -> WorkRendered:
-    return WorkRendered(cluster=cluster, key=key, uid="u", api_version="v1", kind="ConfigMap", digest=digest)
 
 
 def joined(mode: str = "Pull", **spec: Any) -> ClusterChanged:
     manifest = {"spec": {"syncMode": mode, **spec}}
-    return ClusterChanged(name="m1", uid="c1", manifest=Raw(msgspec.json.encode(manifest)))
+    return ClusterChanged(name="m1", uid="c1", manifest=raw(manifest))
 
 
 def state_of(*events: Any) -> RegistrarState:
@@ -59,7 +55,7 @@ HELLO = Hello(cluster="m1", instance="i", at=1.0, uid="c1", fresh=True, log="l",
     ],
     ids=["continues", "another log", "another membership", "new", "ahead of the log"],
 )
-def test_where_an_agent_starts_to_read(hello: Hello, start: int) -> None:
+def test_agent_reads_from_where_it_left_off(hello: Hello, start: int) -> None:
     assert welcome(state_of(joined()), "m1", hello, "l", 10) == Welcome(start)
     config = consumer_config("m1", start)
     assert config["deliver_policy"] == ("by_start_sequence" if start else "last_per_subject")
@@ -74,13 +70,13 @@ def test_where_an_agent_starts_to_read(hello: Hello, start: int) -> None:
         ((joined(), ClusterRemoved(name="m1", uid="c1")), "no"),
     ],
 )
-def test_who_is_no_pull_member_is_turned_away(events: tuple[Any, ...], words: str) -> None:
+def test_only_pull_members_are_welcome(events: tuple[Any, ...], words: str) -> None:
     found = welcome(state_of(*events), "m1", HELLO, "l", 10)
     assert isinstance(found, Turned)
     assert words in found.problem
 
 
-def test_a_restore_holds_works_back_but_not_heartbeats() -> None:
+def test_restore_holds_works_back_but_not_heartbeats() -> None:
     state = state_of(joined())
     found = welcome(state, "m1", HELLO, "l", 10, held=True)
     assert isinstance(found, Turned)
@@ -88,20 +84,20 @@ def test_a_restore_holds_works_back_but_not_heartbeats() -> None:
     assert isinstance(welcome(state, "m1", replace(HELLO, fresh=False), "l", 10, held=True), Welcome)
 
 
-def test_manifests_are_for_the_cluster_whose_current_work_names_them() -> None:
+def test_manifest_is_for_the_cluster_whose_work_names_it() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d1"), rendered(A, "d2", cluster="m2"))
     assert may_have(state, "m1", "d1")
     assert not may_have(state, "m1", "d2")
     fold(state, 9, "", rendered(A, "d3"))
     assert may_have(state, "m1", "d1"), "the other object still has it"
-    fold(state, 10, "", WorkWithdrawn(cluster="m1", key=B, uid="u", api_version="v1", kind="ConfigMap"))
+    fold(state, 10, "", withdrawn(B))
     assert not may_have(state, "m1", "d1")
     assert may_have(state, "m1", "d3")
     assert not may_have(state, "nobody", "d3")
 
 
 @given(st.lists(st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "d1", "d2", "d3"])), max_size=30))
-def test_named_digests_are_those_of_the_present_works(changes: list[tuple[ObjectKey, str]]) -> None:
+def test_named_digests_are_those_of_present_works(changes: list[tuple[ObjectKey, str]]) -> None:
     state = RegistrarState()
     present: dict[ObjectKey, str] = {}
     for position, (key, digest) in enumerate(changes, 1):
@@ -115,7 +111,7 @@ def policy(kind: str, name: str = "p") -> PolicyChanged:
     return PolicyChanged(key=PolicyKey(kind, "", name), uid="u", manifest=Raw(b"{}"))
 
 
-def test_an_agents_consumer_holds_its_works_and_how_to_interpret_objects_and_nothing_else() -> None:
+def test_agent_consumer_filters_works_and_interpreters() -> None:
     subjects = consumer_config("m1", 0)["filter_subjects"]
     assert subjects == [
         "work.m1.>",
@@ -127,7 +123,7 @@ def test_an_agents_consumer_holds_its_works_and_how_to_interpret_objects_and_not
     assert [subject_of(event).startswith(subjects[2][:-1]) for event in events] == [False, True]
 
 
-def test_what_says_how_to_interpret_is_known_by_name() -> None:
+def test_customizations_are_known_by_name() -> None:
     state = state_of(policy(KINDS[0], "a"), policy(KINDS[1], "b"), policy("PropagationPolicy"))
     assert {key.name for key in state.configured} == {"a", "b"}
     gone = PolicyDeleted(key=policy(KINDS[0], "a").key, uid="u")
@@ -135,10 +131,10 @@ def test_what_says_how_to_interpret_is_known_by_name() -> None:
     assert {key.name for key in state.configured} == {"b"}
 
 
-def test_withdrawn_works_are_settled_up_to_the_first_that_was_not_carried_out() -> None:
-    withdrawn = [WorkWithdrawn(cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap") for key in (A, B)]
+def test_withdrawals_settle_up_to_the_first_unconfirmed() -> None:
+    ends = [withdrawn(A), withdrawn(B)]
     gone = [replace(SEEN, key=key, applied=False, absent=True, work_seq=seq) for key, seq in ((A, 3), (B, 4))]
-    given = (rendered(A, "a"), rendered(B, "b"), *withdrawn)
+    given = (rendered(A, "a"), rendered(B, "b"), *ends)
 
     def settled(*events: Any) -> int:
         return state_of(*given, *events).of("m1").settled(20)
@@ -148,25 +144,25 @@ def test_withdrawn_works_are_settled_up_to_the_first_that_was_not_carried_out() 
     assert settled(gone[0]) == 3
     assert settled(*gone) == 20
     assert settled(*gone, rendered(A, "c")) == 20
-    assert settled(*gone, rendered(A, "c"), withdrawn[0]) == 7, "an older report says nothing about a later withdrawal"
+    assert settled(*gone, rendered(A, "c"), ends[0]) == 7, "an older report says nothing about a later withdrawal"
     assert RegistrarState().of("m1").settled(20) == 20
 
 
-def test_whoever_starts_now_knows_as_much_of_what_is_gone_as_who_saw_it_go_and_come_back() -> None:
+def test_restart_knows_as_much_of_absent_works() -> None:
     absent = replace(SEEN, applied=False, absent=True, work_seq=1)
     fresh = state_of(rendered(A, "a"))
     fold(fresh, 3, subject_of(SEEN), SEEN)
     assert state_of(rendered(A, "a"), absent, SEEN) == fresh
 
 
-def test_what_was_purged_is_forgotten_and_what_came_later_is_not() -> None:
+def test_purged_works_are_forgotten() -> None:
     state = state_of(joined(), rendered(A, "d1"), rendered(B, "d2"), SEEN)
     state.forget(Purged(objects=(Gone(A, 2), Gone(B, 2))))
     assert set(state.works["m1"].digests) == {B}
     assert not state.observed
 
 
-def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> None:
+def test_report_is_stored_without_fields_of_the_registrar() -> None:
     state = state_of(joined(), rendered(A, "d1"))
     told = replace(SEEN, at=99.0, prev=5, provenance=Provenance(as_of=5))
     assert examine(state, "m1", told, 2, now=50.0) == replace(SEEN, at=50.0)
@@ -209,18 +205,18 @@ def test_an_honest_report_is_stored_without_what_is_not_the_agents_to_say() -> N
         "applied and absent",
     ],
 )
-def test_other_reports_are_refused(change: dict[str, Any]) -> None:
+def test_invalid_reports_are_refused(change: dict[str, Any]) -> None:
     state = state_of(rendered(A, "d1"), joined())
     assert isinstance(examine(state, "m1", replace(SEEN, **change), 2, now=50.0), str)
 
 
-def test_a_report_on_an_object_that_was_made_anew_is_of_the_new_one() -> None:
+def test_report_has_to_be_of_the_present_uid() -> None:
     state = state_of(joined(), rendered(A, "d1"), replace(rendered(A, "d1"), uid="v"))
     assert isinstance(examine(state, "m1", replace(SEEN, work_seq=2), 3, now=50.0), str)
     assert isinstance(examine(state, "m1", replace(SEEN, work_seq=3, uid="v", digest="d1"), 3, now=50.0), WorkObserved)
 
 
-def test_of_statuses_that_are_too_much_together_one_is_left_out_and_says_so() -> None:
+def test_status_beyond_the_total_is_left_out_and_reported() -> None:
     state = state_of(joined(), rendered(A, "a"), rendered(B, "b"))
 
     def status(key: ObjectKey, size: int) -> WorkObserved:
@@ -246,7 +242,7 @@ def test_of_statuses_that_are_too_much_together_one_is_left_out_and_says_so() ->
     assert not state.sizes
 
 
-def test_a_report_that_is_stored_already_is_known() -> None:
+def test_stored_report_is_known() -> None:
     state = state_of(joined(), rendered(A, "d1"))
     assert not is_stored(state, SEEN)
     fold(state, 1, subject_of(SEEN), SEEN)
@@ -254,7 +250,7 @@ def test_a_report_that_is_stored_already_is_known() -> None:
     assert not is_stored(state, replace(SEEN, at=11.0))
 
 
-def test_a_pace_is_kept_on_average() -> None:
+def test_rate_is_kept_on_average() -> None:
     bucket = Bucket(rate=10, burst=20)
     assert bucket.take(20, now=0.0) == 0.0
     assert bucket.take(10, now=0.0) == 1.0

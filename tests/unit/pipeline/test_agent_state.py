@@ -7,29 +7,13 @@ import pytest
 from msgspec import Raw
 
 from schemas.agent import HelloAnswer
-from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
-from schemas.events.work import WorkRendered, WorkWithdrawn
-from schemas.keys import ObjectKey, PolicyKey
+from schemas.events.work import WorkWithdrawn
+from schemas.keys import PolicyKey
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent.state import AgentState, Changes, not_configured, take_answer
 from services.agent.state_file import ForeignState, load, save
-
-A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
-
-
-def rendered(key: ObjectKey, digest: str = "d1", cluster: str = "m1") -> WorkRendered:
-    return WorkRendered(
-        cluster=cluster, key=key, uid="u", api_version="v1", kind="ConfigMap", digest=digest, manifest=Raw(b'{"a":1}')
-    )
-
-
-def withdrawn(key: ObjectKey) -> WorkWithdrawn:
-    return WorkWithdrawn(cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap")
-
-
-def seen(key: ObjectKey, digest: str = "d1", **fields: bool) -> WorkObserved:
-    return WorkObserved(cluster="m1", key=key, uid="u", digest=digest, **fields)
+from tests.support.agent_works import A, B, rendered, seen, withdrawn
 
 
 def filled() -> AgentState:
@@ -42,7 +26,7 @@ def filled() -> AgentState:
     return state
 
 
-def test_what_was_saved_is_what_is_loaded() -> None:
+def test_saved_state_is_loaded() -> None:
     state = filled()
     again = load("m1", save(state))
     assert again == state
@@ -51,7 +35,7 @@ def test_what_was_saved_is_what_is_loaded() -> None:
     assert again.digests() == {"d1", "d2"}
 
 
-def test_bytes_of_another_cluster_or_no_bytes_at_all_are_refused() -> None:
+def test_state_of_another_cluster_and_torn_state_are_refused() -> None:
     with pytest.raises(ForeignState, match="cluster m1"):
         load("m2", save(filled()))
     with pytest.raises(ForeignState, match="cannot be read"):
@@ -81,7 +65,7 @@ def test_only_another_membership_forgets_works(answer: HelloAnswer, position: in
     assert (state.position, len(state.works.works)) == (position, works)
 
 
-def test_what_was_withdrawn_from_an_earlier_membership_asks_for_nothing() -> None:
+def test_withdrawals_of_an_earlier_membership_are_skipped() -> None:
     state = filled()
     take_answer(state, HelloAnswer(uid="c2", log="l1", settled=8))
     assert [state.fold(work, seq) for work, seq in ((rendered(A), 7), (withdrawn(B), 8))] == [A, None]
@@ -90,7 +74,7 @@ def test_what_was_withdrawn_from_an_earlier_membership_asks_for_nothing() -> Non
     assert state.fold(withdrawn(B), 9) == B, "what was withdrawn later is, too"
 
 
-def test_an_ended_work_is_forgotten_once_its_end_was_told() -> None:
+def test_withdrawn_work_is_forgotten_once_reported_absent() -> None:
     state = filled()
     state.forget_ended([A, B])
     assert B in state.works.works
@@ -106,7 +90,7 @@ def configured(name: str, kind: str = CUSTOMIZATION) -> PolicyChanged:
     return PolicyChanged(key=PolicyKey(kind, "", name), uid=f"uid-{name}", manifest=Raw(b'{"spec":{}}'))
 
 
-def test_what_says_how_to_interpret_is_kept_and_nothing_else_about_policies() -> None:
+def test_only_interpreter_policies_are_kept() -> None:
     state = filled()
     assert state.configure(configured("widgets"), 9)
     assert not state.configure(configured("p", "PropagationPolicy"), 10)
@@ -119,7 +103,7 @@ def test_what_says_how_to_interpret_is_kept_and_nothing_else_about_policies() ->
     assert (again.configured, again.position) == ({}, 11)
 
 
-def test_what_a_version_saved_that_did_not_read_how_to_interpret_is_read_from_the_start() -> None:
+def test_state_of_an_older_version_is_read_from_the_start() -> None:
     older = msgspec.json.decode(save(filled()))
     del older["configured"]
     again = load("m1", msgspec.json.encode(older))
@@ -138,7 +122,7 @@ def test_what_a_version_saved_that_did_not_read_how_to_interpret_is_read_from_th
     ],
     ids=["a hub that does not say", "all gone", "one said later", "another log", "one is there"],
 )
-def test_what_was_deleted_long_ago_is_found_by_its_absence(answer: HelloAnswer, gone: list[str]) -> None:
+def test_customization_deleted_meanwhile_is_found_by_its_absence(answer: HelloAnswer, gone: list[str]) -> None:
     state = filled()
     state.configure(configured("old"), 9)
     state.configure(configured("new"), 10)

@@ -9,31 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged
-from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
 from services._rules.interpreter.configuration import CUSTOMIZATION
 from services.agent import state_storage as storing
 from services.agent.state import AgentState
 from services.agent.state_file import load, save, save_changes
 from services.agent.state_storage import StateStorage
-
-A, B = (ObjectKey("", "configmaps", "default", name) for name in ("a", "b"))
-
-
-def rendered(key: ObjectKey, digest: str = "d1") -> WorkRendered:
-    return WorkRendered(
-        cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap", digest=digest, manifest=Raw(b'{"a":1}')
-    )
-
-
-def withdrawn(key: ObjectKey) -> WorkWithdrawn:
-    return WorkWithdrawn(cluster="m1", key=key, uid="u", api_version="v1", kind="ConfigMap")
-
-
-def seen(key: ObjectKey, digest: str = "d1", **fields: bool) -> WorkObserved:
-    return WorkObserved(cluster="m1", key=key, uid="u", digest=digest, **fields)
+from tests.support.agent_works import A, B, rendered, seen, withdrawn
 
 
 class Disk:
@@ -63,6 +46,10 @@ class Disk:
         return state
 
 
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 @pytest.fixture
 async def disk(tmp_path: Path) -> Disk:
     """A storage with everything saved: A as it was applied, changed since, and B withdrawn."""
@@ -76,7 +63,7 @@ async def disk(tmp_path: Path) -> Disk:
     return disk
 
 
-async def test_a_change_is_added_behind_a_state_that_is_not_written_again(disk: Disk) -> None:
+async def test_change_is_appended_behind_the_state(disk: Disk) -> None:
     whole = disk.whole
     assert disk.changes == b""
     disk.state.observe(seen(A, "d2", applied=True))
@@ -89,7 +76,7 @@ async def test_a_change_is_added_behind_a_state_that_is_not_written_again(disk: 
     assert set(disk.saved[-1]) == {A, B}
 
 
-async def test_what_is_forgotten_does_not_come_back(disk: Disk) -> None:
+async def test_forgotten_work_does_not_come_back(disk: Disk) -> None:
     disk.state.observe(seen(B, "", absent=True))
     disk.state.forget_ended([B])
     await disk.save()
@@ -97,7 +84,7 @@ async def test_what_is_forgotten_does_not_come_back(disk: Disk) -> None:
     assert set(disk.again().works.works) == {A}
 
 
-async def test_a_work_is_saved_with_the_position_that_passed_it_though_nobody_was_given_it_yet(disk: Disk) -> None:
+async def test_work_is_saved_with_its_position(disk: Disk) -> None:
     disk.state.fold(rendered(B, "d3"), 12)
     disk.state.observe(seen(A, "d2", applied=True))
     await disk.save()
@@ -105,7 +92,7 @@ async def test_a_work_is_saved_with_the_position_that_passed_it_though_nobody_wa
     assert disk.again().works.works[B][1] == 12
 
 
-async def test_more_than_objects_is_saved_with_all_the_rest(disk: Disk) -> None:
+async def test_customization_change_rewrites_the_state(disk: Disk) -> None:
     disk.state.fold(rendered(B, "d3"), 9)
     await disk.save()
     key = PolicyKey(CUSTOMIZATION, "", "widgets")
@@ -115,7 +102,7 @@ async def test_more_than_objects_is_saved_with_all_the_rest(disk: Disk) -> None:
     assert disk.again() == disk.state
 
 
-async def test_changes_do_not_grow_without_end(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_are_bounded_by_the_state(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "LEAST_CHANGES", 1)
     sizes = []
     for position in range(10, 40):
@@ -128,9 +115,7 @@ async def test_changes_do_not_grow_without_end(disk: Disk, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("left", [1, 30, -1])
-async def test_a_change_that_a_crash_cut_short_was_never_there_and_nothing_stands_behind_it(
-    disk: Disk, left: int
-) -> None:
+async def test_torn_change_and_all_behind_it_are_dropped(disk: Disk, left: int) -> None:
     before = disk.again()
     disk.state.fold(rendered(B, "d3"), 9)
     await disk.save()
@@ -143,22 +128,19 @@ async def test_a_change_that_a_crash_cut_short_was_never_there_and_nothing_stand
     assert disk.again() == other.state
 
 
-async def test_changes_of_another_state_do_not_count(disk: Disk) -> None:
+async def test_changes_of_another_state_are_ignored(disk: Disk) -> None:
     before = disk.again()
     changes = disk.directory / "works.changes"
     changes.write_bytes(save_changes(AgentState(cluster="m1", position=99), "another", [A, B]))
     assert disk.again() == before
 
 
-def test_changes_behind_a_state_without_a_name_do_not_count() -> None:
+def test_changes_behind_a_nameless_state_are_ignored() -> None:
     state = AgentState(cluster="m1", position=3)
     assert load("m1", save(state), save_changes(AgentState(cluster="m1", position=99), "some", [])) == state
 
 
-async def test_after_a_write_that_failed_everything_is_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
+async def test_failed_write_is_followed_by_a_whole_one(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     disk.state.fold(rendered(B, "d3"), 9)
     with monkeypatch.context() as broken:
         broken.setattr(storing, "_write", full)
@@ -170,14 +152,14 @@ async def test_after_a_write_that_failed_everything_is_written(disk: Disk, monke
     assert disk.again() == disk.state
 
 
-async def test_a_file_that_cannot_be_read_is_set_aside(tmp_path: Path) -> None:
+async def test_unreadable_file_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "works.json").write_bytes(save(AgentState(cluster="m1"))[:-1])
     disk = Disk(tmp_path)
     assert disk.again() == AgentState(cluster="m1")
     assert (tmp_path / "works.unusable").exists()
 
 
-async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_else_to_read(tmp_path: Path) -> None:
+async def test_stopped_agent_has_saved_and_files_are_private(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     running = asyncio.create_task(disk.storage.run())
     await asyncio.sleep(0)
@@ -191,7 +173,7 @@ async def test_changes_are_on_disk_when_the_agent_has_stopped_and_for_nobody_els
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
 
-async def test_an_object_that_is_waited_for_is_on_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_object_waited_for_is_saved_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "PAUSE", 3600.0)
     disk = Disk(tmp_path)
     running = asyncio.create_task(disk.storage.run())
@@ -206,10 +188,7 @@ async def test_an_object_that_is_waited_for_is_on_disk_at_once(tmp_path: Path, m
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_disk_that_is_full_keeps_no_one_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
+async def test_full_disk_keeps_nothing_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(tmp_path)
     running = asyncio.create_task(disk.storage.run())
     disk.state.fold(withdrawn(A), 4)

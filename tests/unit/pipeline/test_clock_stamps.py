@@ -13,8 +13,8 @@ from services.status_aggregator.decide import RollupPace, due_at
 from services.status_aggregator.state import Copy, Reported
 
 NOW = 1_700_000_000.0
-HOUR = 3600.0
 KEY = ObjectKey("apps", "deployments", "n", "app")
+HOUR = 3600.0
 PACE = RollupPace(gather=0.2, interval=1.0, patience=2.0)
 
 
@@ -31,23 +31,23 @@ def rollup(at: float) -> StatusRolledUp:
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 10.0])
-def test_a_sum_is_not_put_off_by_one_that_was_said_an_hour_ahead(ahead: float) -> None:
+def test_rollup_is_not_delayed_by_an_earlier_one_ahead(ahead: float) -> None:
     works = {name: work(NOW) for name in ("a", "b")}
     reported = Reported(works=dict(works), observed={"a": spoke("a", NOW - 1)}, rollup=rollup(NOW + ahead))
     assert due_at(reported, NOW, PACE) <= NOW
 
 
-def test_a_sum_is_not_put_off_by_a_member_whose_clock_is_ahead() -> None:
+def test_rollup_is_not_delayed_by_a_member_clock_ahead() -> None:
     works = {name: work(NOW) for name in ("a", "b")}
     reported = Reported(works=dict(works), observed={"a": spoke("a", NOW + HOUR)}, rollup=rollup(NOW - 5))
     assert due_at(reported, NOW, PACE) <= NOW
 
 
-def test_a_first_sum_is_not_put_off_by_works_rendered_an_hour_ahead() -> None:
+def test_first_rollup_is_not_delayed_by_works_ahead() -> None:
     assert due_at(Reported(works={"a": work(NOW + HOUR)}), NOW, PACE) <= NOW
 
 
-def test_stamps_a_moment_ahead_still_pace_the_sums() -> None:
+def test_timestamps_slightly_ahead_still_pace_rollups() -> None:
     reported = Reported(
         works={name: work(NOW) for name in ("a", "b")},
         observed={"a": spoke("a", NOW + 0.05)},
@@ -57,7 +57,7 @@ def test_stamps_a_moment_ahead_still_pace_the_sums() -> None:
     assert due_at(Reported(works={"a": work(NOW + 0.05)}), NOW, PACE) > NOW
 
 
-def test_an_eviction_waits_for_its_turn_and_no_hour_longer() -> None:
+def test_eviction_waits_no_longer_than_its_turn() -> None:
     pace = EvictionPace(0.5)
     assert pace.turn(KEY, NOW, NOW + HOUR) == NOW + 2.0
     assert pace.turn(KEY, NOW + 2.0, NOW + HOUR) == NOW + 2.0

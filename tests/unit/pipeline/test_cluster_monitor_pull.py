@@ -60,7 +60,7 @@ def taints(verdict: ClusterDecision) -> list[str]:
     return [taint["key"] for effect in verdict.effects if isinstance(effect, WriteSpec) for taint in effect.taints]
 
 
-def test_the_first_sample_of_an_agent_is_published_with_its_summary() -> None:
+def test_first_sample_of_an_agent_is_published() -> None:
     state = cluster()
     state.of("m3").probe = Sample(at=BORN + 5, online=True, healthy=True, summary=SUMMARY)
     verdict = decide(state, "m3", BORN + 5)
@@ -77,9 +77,7 @@ def test_the_first_sample_of_an_agent_is_published_with_its_summary() -> None:
     ("status", "ends", "reason"),
     [(None, 60.0, "ClusterStatusNeverUpdated"), (ready("True"), 40.0, "ClusterStatusUnknown")],
 )
-def test_a_silent_agent_makes_the_cluster_unknown_and_unreachable(
-    status: Manifest | None, ends: float, reason: str
-) -> None:
+def test_silent_agent_makes_the_cluster_unknown(status: Manifest | None, ends: float, reason: str) -> None:
     state = cluster(status)
     before = decide(state, "m3", BORN + ends - 0.1)
     assert published(before) is None
@@ -90,7 +88,7 @@ def test_a_silent_agent_makes_the_cluster_unknown_and_unreachable(
     assert taints(after) == ["cluster.karmada.io/unreachable"]
 
 
-def test_an_agent_that_only_greets_keeps_its_cluster_ready() -> None:
+def test_heartbeats_alone_keep_the_cluster_ready() -> None:
     state = cluster(ready("True"))
     state.of("m3").heard_at = BORN + 1000
     verdict = decide(state, "m3", BORN + 1039)
@@ -98,7 +96,7 @@ def test_an_agent_that_only_greets_keeps_its_cluster_ready() -> None:
     assert verdict.wake_at == BORN + 1040
 
 
-def test_an_agent_that_is_back_is_believed_at_once() -> None:
+def test_returned_agent_is_published_at_once() -> None:
     state = cluster(ready("Unknown", "ClusterStatusUnknown"))
     state.of("m3").heard_at = BORN + 500
     state.of("m3").probe = Sample(at=BORN + 500, online=True, healthy=True, summary=SUMMARY)
@@ -107,7 +105,7 @@ def test_an_agent_that_is_back_is_believed_at_once() -> None:
     assert condition["status"] == "True"
 
 
-def test_a_member_that_its_agent_cannot_reach_is_not_ready_after_the_window() -> None:
+def test_member_its_agent_cannot_reach_becomes_not_ready() -> None:
     state = cluster(ready("True"))
     for at, wanted in ((10.0, None), (39.0, None), (41.0, "False")):
         state.of("m3").heard_at = BORN + at
@@ -118,7 +116,7 @@ def test_a_member_that_its_agent_cannot_reach_is_not_ready_after_the_window() ->
         assert (condition and condition["status"]) == wanted
 
 
-def test_a_leaving_cluster_whose_agent_is_silent_is_let_go() -> None:
+def test_leaving_cluster_with_silent_agent_is_released() -> None:
     state = cluster(ready("True"), deletionTimestamp=CREATED)
     assert DropFinalizer("m3") not in decide(state, "m3", BORN + 39).effects
     assert DropFinalizer("m3") in decide(state, "m3", BORN + 40).effects
@@ -128,7 +126,7 @@ def greeting(**fields: Any) -> bytes:
     return msgspec.json.encode({"cluster": "m3", "instance": "a", "at": 1.0, **fields})
 
 
-def test_a_greeting_is_of_our_time_and_holds_known_fields_only() -> None:
+def test_heartbeat_takes_our_time_and_known_fields_only() -> None:
     assert heard(greeting(), 7.0) is None
     more = {**SUMMARY, "conditions": [{"type": "Ready", "status": "True"}]}
     sample = heard(greeting(sample={"at": 1e12, "online": True, "healthy": True, "summary": more}), 7.0)
@@ -148,12 +146,12 @@ def test_a_greeting_is_of_our_time_and_holds_known_fields_only() -> None:
         greeting(sample={"at": 1, "summary": {"apiEnablements": [{"groupVersion": "v" * 1000}]}}),
     ],
 )
-def test_what_is_no_greeting_is_refused(data: bytes) -> None:
+def test_invalid_heartbeat_is_refused(data: bytes) -> None:
     with pytest.raises(Malformed):
         heard(data, 7.0)
 
 
-def test_a_flood_of_greetings_is_not_read() -> None:
+def test_flood_of_heartbeats_is_not_read() -> None:
     pace = HeartbeatRate()
     assert [pace.allows(5.0) for _ in range(PER_SECOND + 1)] == [True] * PER_SECOND + [False]
     assert pace.allows(6.0)

@@ -80,7 +80,7 @@ def histories(decider: Decider) -> Iterator[tuple[Any, float, list[Step]]]:
 
 
 @pytest.mark.parametrize("decider", DECIDERS, ids=str)
-def test_a_decision_twice_is_one_and_changes_no_state(decider: Decider) -> None:
+def test_repeated_decision_is_equal_and_changes_no_state(decider: Decider) -> None:
     for state, present, steps in histories(decider):
         before = image(state)
         for key in list(decider.keys(state)):
@@ -108,9 +108,7 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(("decider", "service", "fields"), SHELLS, ids=[str(shell[0]) for shell in SHELLS])
-def test_a_service_takes_in_a_decision_in_few_fields(
-    decider: Decider, service: Callable[[], Any], fields: set[str]
-) -> None:
+def test_service_stores_decisions_in_few_fields(decider: Decider, service: Callable[[], Any], fields: set[str]) -> None:
     for state, now, steps in histories(decider):
         shell, before = service(), image(state)[1]
         for key in list(decider.keys(state)):

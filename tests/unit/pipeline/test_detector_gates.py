@@ -12,6 +12,7 @@ from aiohttp import web
 
 from schemas.events.binding import BindingRequested
 from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
 from services._kit.base.settings import SettingsError, load
 from services._kit.kube.client import KubeClient
 from services._kit.kube.event_recorder import EventRecorder
@@ -19,11 +20,11 @@ from services._rules.interpreter import NativeInterpreter, Operation
 from services._rules.kubernetes.event_objects import Note
 from services.detector import state as det
 from services.detector.binding_request import DetectorOptions, Unresolved, affinity_groups, binding_spec
-from services.detector.decide import DetectorDecision, Tell
+from services.detector.decide import DetectorDecision
 from services.detector.settings import DetectorSettings
+from tests.support.detector_harness import DetectorHarness, notes, policy, request
 from tests.support.endpoints import answering
 from tests.support.facts import KEY, STATIC, deployment
-from tests.unit.pipeline.test_detector import World, policy
 
 HIGH = ObjectKey("scheduling.k8s.io", "priorityclasses", "", "high")
 ON = DetectorOptions(components=True, priorities=True, affinities=True)
@@ -36,8 +37,8 @@ def priority_class(value: int, name: str = "high") -> dict[str, Any]:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value}
 
 
-def world(options: DetectorOptions, *policies: dict[str, Any], listed: bool = True) -> World:
-    made = World(*policies)
+def world(options: DetectorOptions, *policies: Manifest, listed: bool = True) -> DetectorHarness:
+    made = DetectorHarness(*policies)
     made.state.options = options
     if listed:
         det.take_list(made.state, det.PRIORITY_CLASSES, {})
@@ -45,16 +46,31 @@ def world(options: DetectorOptions, *policies: dict[str, Any], listed: bool = Tr
     return made
 
 
+def ranked(value: int | None = None, *, settled: bool = False) -> DetectorHarness:
+    """A detector of a policy that names a priority class, which has this value if there is one."""
+    made = world(ON, policy(**BY_CLASS))
+    if value is not None:
+        det.take_template(made.state, HIGH, priority_class(value))
+    if settled:
+        made.settles()
+    return made
+
+
+def priority(decision: DetectorDecision) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(request(decision).spec)["schedulePriority"]
+    return found
+
+
+def told(decision: DetectorDecision) -> list[str]:
+    return [message for _, message in notes(decision)]
+
+
 def requested(verdict: DetectorDecision) -> dict[str, Any] | None:
     found = [msgspec.json.decode(event.spec) for event in verdict.events if isinstance(event, BindingRequested)]
     return found[0] if found else None
 
 
-def told(verdict: DetectorDecision) -> list[str]:
-    return [effect.note.message for effect in verdict.effects if isinstance(effect, Tell)]
-
-
-def test_by_default_nothing_of_it_shows() -> None:
+def test_gated_fields_are_absent_by_default() -> None:
     placement = {**STATIC, "workloadAffinity": AFFINITY}
     made = world(DetectorOptions(), policy(**BY_CLASS, placement=placement))
     spec = requested(made.decides())
@@ -62,25 +78,13 @@ def test_by_default_nothing_of_it_shows() -> None:
     assert not {"schedulePriority", "workloadAffinityGroups", "components"} & spec.keys()
 
 
-def test_the_value_of_the_class_becomes_the_priority() -> None:
-    made = world(ON, policy(**BY_CLASS))
-    det.take_template(made.state, HIGH, priority_class(1000))
-    spec = requested(made.decides())
-    assert spec is not None
-    assert spec["schedulePriority"] == {"priority": 1000}
+@pytest.mark.parametrize("value", [1000, 0, -10])
+def test_priority_class_value_becomes_the_priority(value: int) -> None:
+    assert priority(ranked(value).decides()) == {"priority": value}
 
 
-@pytest.mark.parametrize("value", [0, -10])
-def test_a_class_may_say_nothing_or_less(value: int) -> None:
-    made = world(ON, policy(**BY_CLASS))
-    det.take_template(made.state, HIGH, priority_class(value))
-    spec = requested(made.decides())
-    assert spec is not None
-    assert spec["schedulePriority"] == {"priority": value}
-
-
-def test_a_missing_class_is_told_and_the_object_waits_for_it() -> None:
-    made = world(ON, policy(**BY_CLASS))
+def test_missing_priority_class_is_reported_and_waited_for() -> None:
+    made = ranked()
     verdict = made.decides()
     assert verdict.events == []
     (complaint,) = told(verdict)
@@ -89,12 +93,10 @@ def test_a_missing_class_is_told_and_the_object_waits_for_it() -> None:
         " the control plane has no such PriorityClass; create it"
     )
     assert KEY in det.take_template(made.state, HIGH, priority_class(7))
-    spec = requested(made.decides())
-    assert spec is not None
-    assert spec["schedulePriority"] == {"priority": 7}
+    assert priority(made.decides()) == {"priority": 7}
 
 
-def test_nobody_is_told_of_a_missing_class_before_all_classes_are_known() -> None:
+def test_missing_class_is_not_reported_before_the_list() -> None:
     made = world(ON, policy(**BY_CLASS), listed=False)
     verdict = made.decides()
     assert requested(verdict) is None
@@ -103,27 +105,21 @@ def test_nobody_is_told_of_a_missing_class_before_all_classes_are_known() -> Non
     assert requested(made.decides()) is not None
 
 
-def test_a_list_without_the_class_makes_the_complaint_due() -> None:
+def test_list_without_the_class_reports_it() -> None:
     made = world(ON, policy(**BY_CLASS), listed=False)
     made.decides()
     assert KEY in det.take_list(made.state, det.PRIORITY_CLASSES, {})
     assert told(made.decides())
 
 
-def test_a_class_made_anew_with_another_value_is_a_new_request() -> None:
-    made = world(ON, policy(**BY_CLASS))
-    det.take_template(made.state, HIGH, priority_class(7))
-    made.settles()
+def test_changed_priority_class_changes_the_binding() -> None:
+    made = ranked(7, settled=True)
     assert KEY in det.take_template(made.state, HIGH, priority_class(9))
-    spec = requested(made.decides())
-    assert spec is not None
-    assert spec["schedulePriority"] == {"priority": 9}
+    assert priority(made.decides()) == {"priority": 9}
 
 
-def test_a_request_stands_while_its_class_is_gone() -> None:
-    made = world(ON, policy(**BY_CLASS))
-    det.take_template(made.state, HIGH, priority_class(7))
-    made.settles()
+def test_binding_stands_while_its_class_is_gone() -> None:
+    made = ranked(7, settled=True)
     assert KEY in det.take_template(made.state, HIGH, None)
     verdict = made.decides()
     assert verdict.events == []
@@ -133,19 +129,18 @@ def test_a_request_stands_while_its_class_is_gone() -> None:
     assert msgspec.json.decode(binding.spec)["schedulePriority"] == {"priority": 7}
 
 
-def test_a_lazy_policy_is_applied_once_the_class_is_there() -> None:
-    made = World()
-    made.state.options = ON
-    det.take_list(made.state, det.PRIORITY_CLASSES, {})
+def test_lazy_policy_applies_once_the_class_exists() -> None:
+    made = world(ON)
+    made.sees(None)
     lazy = policy(**BY_CLASS, activationPreference="Lazy")
-    det.take_policy(made.state, World.key_of(lazy), lazy)
+    made.takes(lazy)
     made.sees(deployment())
     assert requested(made.decides()) is None
     det.take_template(made.state, HIGH, priority_class(7))
     assert requested(made.decides()) is not None
 
 
-def test_another_source_of_priority_is_not_supported() -> None:
+def test_other_priority_sources_are_refused() -> None:
     other = {"schedulePriority": {"priorityClassSource": "FederatedPriorityClass", "priorityClassName": "high"}}
     made = world(ON, policy(**other))
     det.take_template(made.state, HIGH, priority_class(7))
@@ -154,8 +149,8 @@ def test_another_source_of_priority_is_not_supported() -> None:
     assert "'FederatedPriorityClass' is not supported yet; use KubePriorityClass" in told(verdict)[0]
 
 
-def test_whoever_is_gone_is_not_remembered_by_its_class() -> None:
-    made = world(ON, policy(**BY_CLASS))
+def test_deleted_template_is_forgotten_by_its_class() -> None:
+    made = ranked()
     made.decides()
     assert made.state.ranked == {"high": {KEY}}
     made.sees(None)
@@ -171,11 +166,11 @@ def test_whoever_is_gone_is_not_remembered_by_its_class() -> None:
         ({"else": "c"}, {}),
     ],
 )
-def test_groups_are_named_by_labels_of_the_template(labels: dict[str, str], groups: dict[str, str]) -> None:
+def test_affinity_groups_are_named_by_template_labels(labels: dict[str, str], groups: dict[str, str]) -> None:
     assert affinity_groups({"placement": {"workloadAffinity": AFFINITY}}, labels) == groups
 
 
-def test_groups_follow_the_labels() -> None:
+def test_affinity_groups_follow_the_labels() -> None:
     made = world(ON, policy(placement={**STATIC, "workloadAffinity": AFFINITY}))
     spec = requested(made.decides())
     assert spec is not None
@@ -186,7 +181,7 @@ def test_groups_follow_the_labels() -> None:
     assert spec["workloadAffinityGroups"] == {"affinityGroup": "app=other", "antiAffinityGroup": "tier=web"}
 
 
-def test_objects_without_namespace_have_no_groups() -> None:
+def test_cluster_scoped_objects_have_no_groups() -> None:
     role = {"apiVersion": "rbac/v1", "kind": "ClusterRole", "metadata": {"name": "r", "labels": {"app": "a"}}}
     asked = binding_spec(role, {"placement": {"workloadAffinity": AFFINITY}}, ON, lambda name: None)
     assert "workloadAffinityGroups" not in asked.spec
@@ -206,14 +201,14 @@ class Sets(NativeInterpreter):
         return [{"name": name, "replicas": 1, "replicaRequirements": requirements} for name in ("head", "worker")]
 
 
-def test_a_workload_of_several_templates_is_described_by_them_instead_of_replicas() -> None:
+def test_components_replace_replicas_in_the_binding() -> None:
     asked = binding_spec(deployment(3), {}, ON, lambda name: None, Sets())
     assert [component["name"] for component in asked.spec["components"]] == ["head", "worker"]
     assert not {"replicas", "replicaRequirements"} & asked.spec.keys()
     assert (asked.replicas, asked.workload) == (0, False)
 
 
-def test_without_the_gate_and_for_other_kinds_replicas_count() -> None:
+def test_replicas_count_without_gate_or_components() -> None:
     for options, interpreter in ((DetectorOptions(), Sets()), (ON, NativeInterpreter())):
         asked = binding_spec(deployment(3), {}, options, lambda name: None, interpreter)
         assert (asked.replicas, asked.workload) == (3, True)
@@ -234,7 +229,7 @@ def test_a_priority_without_class_is_refused_with_its_name() -> None:
         binding_spec(deployment(), BY_CLASS, ON, lambda name: None)
 
 
-def test_settings_read_gates_and_refuse_unknown_ones() -> None:
+def test_settings_read_gates_and_refuse_unknown() -> None:
     needed = {"FLEETLOG_CONTROL_KUBECONFIG": "k"}
     on = load(
         DetectorSettings, {**needed, "FLEETLOG_FEATURE_GATES": "WorkloadAffinity=true,ResourceQuotaEstimate=true"}
@@ -244,8 +239,11 @@ def test_settings_read_gates_and_refuse_unknown_ones() -> None:
         load(DetectorSettings, {**needed, "FLEETLOG_FEATURE_GATES": "WorkloadAffinty=true"})
 
 
+Posted = tuple[list[tuple[str, str]], list[int], KubeClient]
+
+
 @pytest.fixture
-async def posted() -> AsyncIterator[tuple[list[tuple[str, str]], list[int], KubeClient]]:
+async def posted() -> AsyncIterator[Posted]:
     """What is written, and what is answered next (200 when the list is empty)."""
     seen: list[tuple[str, str]] = []
     answers: list[int] = []
@@ -264,8 +262,8 @@ def note(message: str) -> Note:
     return Note(KEY, "u1", "apps/v1", "Deployment", "ApplyPolicyFailed", message, "resource-detector", True)
 
 
-async def test_a_complaint_is_written_once_until_something_else_is_wrong_or_it_was_settled(
-    posted: tuple[list[tuple[str, str]], list[int], KubeClient],
+async def test_complaint_is_written_once_until_settled(
+    posted: Posted,
 ) -> None:
     seen, answers, client = posted
     complaints = EventRecorder(client, lambda: 1.0)

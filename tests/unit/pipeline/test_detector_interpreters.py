@@ -13,14 +13,15 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS, Configured
-from services._rules.interpreter.result_cache import Answers, CachedInterpreter, ResultPending
+from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
 from services.detector import state as det
 from services.detector.app import Detector
 from services.detector.binding_request import DetectorOptions
-from services.detector.decide import DetectorDecision, Tell, decide_policy
+from services.detector.decide import DetectorDecision, decide_policy
 from services.detector.settings import DetectorSettings
+from tests.support.detector_harness import DetectorHarness, kinds, list_policies, notes, policy, request
 from tests.support.facts import KEY, deployment
-from tests.unit.pipeline.test_detector import World, kinds, policy
+from tests.support.interpreted import Interpretation
 
 WIDGETS = PolicyKey(CUSTOMIZATION, "", "widgets")
 
@@ -40,89 +41,88 @@ def customization(
     }
 
 
-def started(*policies: dict[str, Any]) -> World:
+def started(*policies: dict[str, Any]) -> DetectorHarness:
     """A detector that has listed all but what interprets."""
-    world = World(*policies)
-    world.state.listed -= {CUSTOMIZATION, WEBHOOKS}
-    configured = Configured()
-    world.state.reinterpret = configured.take
-    return world
+    detector = DetectorHarness(*policies)
+    detector.state.listed -= {CUSTOMIZATION, WEBHOOKS}
+    detector.state.reinterpret = Configured().take
+    return detector
 
 
-def test_a_customization_is_recorded_without_what_servers_write() -> None:
-    world = World()
-    assert list(det.take_policy(world.state, WIDGETS, customization("x"))) == [WIDGETS]
-    (event,) = decide_policy(world.state, WIDGETS).events
+def test_customization_is_recorded_without_server_fields() -> None:
+    detector = DetectorHarness()
+    assert list(det.take_policy(detector.state, WIDGETS, customization("x"))) == [WIDGETS]
+    (event,) = decide_policy(detector.state, WIDGETS).events
     assert isinstance(event, PolicyChanged)
     assert b'"luaScript":"x"' in bytes(event.manifest)
     assert b"resourceVersion" not in bytes(event.manifest)
-    world.state.policy_facts[WIDGETS] = event
-    assert not decide_policy(world.state, WIDGETS).events
+    detector.state.policy_facts[WIDGETS] = event
+    assert not decide_policy(detector.state, WIDGETS).events
 
 
-def test_one_that_a_complete_list_lacks_is_gone() -> None:
-    world = started()
-    world.state.policy_facts[WIDGETS] = PolicyChanged(key=WIDGETS, uid="u", manifest=b"{}")  # type: ignore[arg-type]
-    assert not decide_policy(world.state, WIDGETS).events, "nobody knows yet"
-    det.take_absence(world.state, CUSTOMIZATION)
-    assert not decide_policy(world.state, WIDGETS).events, "a list that failed proves nothing"
-    assert WIDGETS in det.take_policy_list(world.state, CUSTOMIZATION, {})
-    assert kinds(decide_policy(world.state, WIDGETS)) == ["PolicyDeleted"]
+def test_customization_missing_from_a_list_is_deleted() -> None:
+    detector = started()
+    detector.state.policy_facts[WIDGETS] = PolicyChanged(key=WIDGETS, uid="u", manifest=b"{}")  # type: ignore[arg-type]
+    assert not decide_policy(detector.state, WIDGETS).events, "nobody knows yet"
+    det.take_absence(detector.state, CUSTOMIZATION)
+    assert not decide_policy(detector.state, WIDGETS).events, "a list that failed proves nothing"
+    assert WIDGETS in det.take_policy_list(detector.state, CUSTOMIZATION, {})
+    assert kinds(decide_policy(detector.state, WIDGETS)) == ["PolicyDeleted"]
 
 
 @pytest.mark.parametrize("last", [CUSTOMIZATION, WEBHOOKS])
-def test_objects_wait_until_what_interprets_them_was_listed(last: str) -> None:
-    world = started(policy())
-    world.sees(deployment())
+def test_templates_wait_until_interpreters_are_listed(last: str) -> None:
+    detector = started(policy())
+    detector.sees(deployment())
     first = WEBHOOKS if last == CUSTOMIZATION else CUSTOMIZATION
-    det.take_policy_list(world.state, first, {})
-    assert not world.decides().events
-    assert KEY in det.take_policy_list(world.state, last, {})
-    assert kinds(world.decides()) == ["TemplateChanged", "BindingRequested"]
+    det.take_policy_list(detector.state, first, {})
+    assert not detector.decides().events
+    assert KEY in det.take_policy_list(detector.state, last, {})
+    assert kinds(detector.decides()) == ["TemplateChanged", "BindingRequested"]
 
 
-def test_objects_do_not_wait_for_kinds_that_are_not_served() -> None:
-    world = started(policy())
-    world.sees(deployment())
-    assert not det.take_absence(world.state, CUSTOMIZATION)
-    assert KEY in det.take_absence(world.state, WEBHOOKS)
-    assert kinds(world.decides()) == ["TemplateChanged", "BindingRequested"]
-    assert not det.take_absence(world.state, CUSTOMIZATION), "nothing new"
+def test_templates_do_not_wait_for_kinds_not_served() -> None:
+    detector = started(policy())
+    detector.sees(deployment())
+    assert not det.take_absence(detector.state, CUSTOMIZATION)
+    assert KEY in det.take_absence(detector.state, WEBHOOKS)
+    assert kinds(detector.decides()) == ["TemplateChanged", "BindingRequested"]
+    assert not det.take_absence(detector.state, CUSTOMIZATION), "nothing new"
 
 
-def test_a_change_concerns_the_objects_of_its_kind() -> None:
-    world = started(policy())
-    world.sees(deployment())
-    det.take_policy_list(world.state, CUSTOMIZATION, {})
-    det.take_policy_list(world.state, WEBHOOKS, {})
-    assert list(det.take_policy(world.state, WIDGETS, customization("x"))) == [WIDGETS, KEY]
+def test_customization_change_marks_objects_of_its_kind() -> None:
+    detector = started(policy())
+    detector.sees(deployment())
+    det.take_policy_list(detector.state, CUSTOMIZATION, {})
+    det.take_policy_list(detector.state, WEBHOOKS, {})
+    assert list(det.take_policy(detector.state, WIDGETS, customization("x"))) == [WIDGETS, KEY]
     other = PolicyKey(CUSTOMIZATION, "", "other")
-    assert list(det.take_policy(world.state, other, customization("x", "other", "Widget"))) == [other]
+    assert list(det.take_policy(detector.state, other, customization("x", "other", "Widget"))) == [other]
     relabelled = customization("x")
     relabelled["metadata"] = {**relabelled["metadata"], "labels": {"a": "b"}, "generation": 2}
-    assert list(det.take_policy(world.state, WIDGETS, relabelled)) == [WIDGETS]
-    assert list(det.take_policy(world.state, WIDGETS, None)) == [WIDGETS, KEY]
+    assert list(det.take_policy(detector.state, WIDGETS, relabelled)) == [WIDGETS]
+    assert list(det.take_policy(detector.state, WIDGETS, None)) == [WIDGETS, KEY]
 
 
-def test_until_they_are_listed_those_on_record_are_in_force_and_afterwards_the_listed_ones() -> None:
-    world = started(policy())
+def test_recorded_customizations_apply_until_the_list() -> None:
+    detector = started(policy())
     configured = Configured()
-    world.state.reinterpret = configured.take
-    world.sees(deployment())
-    view = det.take_policy(World().state, WIDGETS, None)
+    detector.state.reinterpret = configured.take
+    detector.sees(deployment())
+    view = det.take_policy(DetectorHarness().state, WIDGETS, None)
     assert list(view) == [WIDGETS]
-    scratch = World()
+    scratch = DetectorHarness()
     det.take_policy(scratch.state, WIDGETS, customization("old"))
     (recorded,) = decide_policy(scratch.state, WIDGETS).events
-    assert list(det.fold(world.state, 1, "policy", recorded)) == [KEY]
+    assert list(det.fold(detector.state, 1, "policy", recorded)) == [KEY]
     assert configured.customizations.scripts("apps/v1", "Deployment", "InterpretReplica") == ("old",)
-    assert KEY in det.take_policy_list(world.state, CUSTOMIZATION, {WIDGETS: customization("new")})
+    assert KEY in det.take_policy_list(detector.state, CUSTOMIZATION, {WIDGETS: customization("new")})
     assert configured.customizations.scripts("apps/v1", "Deployment", "InterpretReplica") == ("new",)
-    assert not det.fold(world.state, 2, "policy", recorded), "an echo of the past changes nothing"
+    assert not det.fold(detector.state, 2, "policy", recorded), "an echo of the past changes nothing"
     assert configured.customizations.scripts("apps/v1", "Deployment", "InterpretReplica") == ("new",)
-    det.take_policy_list(world.state, CUSTOMIZATION, {})
+    det.take_policy_list(detector.state, CUSTOMIZATION, {})
     assert not len(configured.customizations)
-    assert isinstance(decide_policy(world.state, WIDGETS).events[0], PolicyDeleted)
+    assert isinstance(decide_policy(detector.state, WIDGETS).events[0], PolicyDeleted)
 
 
 def widget(**spec: Any) -> dict[str, Any]:
@@ -135,29 +135,31 @@ def widget_policy(**spec: Any) -> dict[str, Any]:
     return policy(resourceSelectors=[selector], **spec)
 
 
-class Interpreted(World):
+class Interpreted(DetectorHarness):
     """A detector whose questions are answered by a function of the customization's script and the object."""
 
     def __init__(self, answer: Callable[[str, dict[str, Any]], Any], *policies: dict[str, Any]) -> None:
         super().__init__(*policies)
-        self.configured, self.answers, self.answer = Configured(), Answers(), answer
+        self.answer = answer
         self.asked = self.edits = 0
+        self.interpretation = Interpretation(self._answer)
+        self.state.reinterpret = self.interpretation.take
+        self.state.interpreter = self.interpretation.interpreter
 
-        def take(event: Any) -> Any:
-            touched = self.configured.take(event)
-            self.answers.changed(touched)
-            return touched
+    def _answer(self, question: InterpretationQuery) -> Any:
+        obj = question.arguments[0]
+        assert "status" not in obj
+        assert "resourceVersion" not in obj["metadata"]
+        customizations = self.interpretation.configured.customizations
+        (script,) = customizations.scripts("example.io/v1", "Widget", question.operation)
+        return self.answer(script, obj)
 
-        self.state.reinterpret = take
-        self.state.interpreter = CachedInterpreter(
-            lambda *wanted: self.configured.customizations.hook_enabled(*wanted), self.answers
-        )
-
-    def customized(self, script: str, member: str = "replicaResource") -> list[Any]:
+    def customized(self, script: str, member: str = "replicaResource") -> bool:
+        """Whether another script makes the template dirty."""
         self.edits += 1
         edited = customization(script, kind="Widget", member=member)
         edited["metadata"]["generation"] = self.edits
-        return list(det.take_policy(self.state, WIDGETS, edited))
+        return self.takes(edited)
 
     def decides(self) -> DetectorDecision:
         """Decide, asking as often as the decision wants."""
@@ -166,15 +168,16 @@ class Interpreted(World):
                 return super().decides()
             except ResultPending as missing:
                 self.asked += 1
-                for question in missing.questions:
-                    obj = question.arguments[0]
-                    assert "status" not in obj
-                    assert "resourceVersion" not in obj["metadata"]
-                    (script,) = self.configured.customizations.scripts("example.io/v1", "Widget", question.operation)
-                    try:
-                        self.answers.put(question, self.answer(script, obj))
-                    except InterpretError as error:
-                        self.answers.put(question, error)
+                self.interpretation.ask(missing.questions)
+
+
+def customized(size: int = 3) -> Interpreted:
+    """A Widget of this size, all said and written, and a script that finds it."""
+    made = Interpreted(size_of, widget_policy())
+    made.customized("size")
+    made.sees(widget(size=size))
+    made.settles()
+    return made
 
 
 def size_of(script: str, obj: dict[str, Any]) -> Any:
@@ -183,130 +186,112 @@ def size_of(script: str, obj: dict[str, Any]) -> Any:
     return obj["spec"].get(script, 0), None
 
 
-def request(verdict: DetectorDecision) -> BindingRequested:
-    found = [event for event in verdict.events if isinstance(event, BindingRequested)]
-    assert len(found) == 1
-    return found[0]
-
-
-def notes(verdict: DetectorDecision) -> list[tuple[str, str]]:
-    return [(effect.note.reason, effect.note.message) for effect in verdict.effects if isinstance(effect, Tell)]
-
-
-def test_a_kind_of_ones_own_is_divided_once_its_replicas_are_known() -> None:
-    world = Interpreted(size_of, widget_policy())
-    world.sees(widget(size=3))
-    before = request(world.decides())
+def test_custom_kind_is_divided_once_replicas_are_known() -> None:
+    detector = Interpreted(size_of, widget_policy())
+    detector.sees(widget(size=3))
+    before = request(detector.decides())
     assert (before.replicas, before.workload) == (0, False)
-    assert world.asked == 0
-    assert KEY in world.customized("size")
-    after = request(world.decides())
+    assert detector.asked == 0
+    assert detector.customized("size")
+    after = request(detector.decides())
     assert (after.replicas, after.workload, after.generation) == (3, True, 2)
     assert msgspec.json.decode(after.spec)["replicas"] == 3
-    assert world.asked == 1
-    assert not world.decides().events
-    assert world.asked == 1, "the answer is remembered"
+    assert detector.asked == 1
+    assert not detector.decides().events
+    assert detector.asked == 1, "the answer is remembered"
 
 
-def test_another_script_is_asked_anew_and_none_leaves_what_is_built_in() -> None:
-    world = Interpreted(size_of, widget_policy())
-    world.customized("size")
-    world.sees(widget(size=3, other=5))
-    assert request(world.decides()).replicas == 3
-    assert KEY in world.customized("other")
-    assert request(world.decides()).replicas == 5
-    assert KEY in det.take_policy(world.state, WIDGETS, None)
-    last = request(world.decides())
+def test_changed_script_is_asked_and_removed_script_is_not() -> None:
+    detector = Interpreted(size_of, widget_policy())
+    detector.customized("size")
+    detector.sees(widget(size=3, other=5))
+    assert request(detector.decides()).replicas == 3
+    assert detector.customized("other")
+    assert request(detector.decides()).replicas == 5
+    assert KEY in det.take_policy(detector.state, WIDGETS, None)
+    last = request(detector.decides())
     assert (last.replicas, last.workload) == (0, False)
 
 
-def test_the_same_facts_after_a_restart_are_no_news() -> None:
-    world = Interpreted(size_of, widget_policy())
-    world.customized("size")
-    world.sees({**widget(size=3), "status": {"seen": 1}})
-    world.settles()
+def test_restart_repeats_no_facts() -> None:
+    detector = Interpreted(size_of, widget_policy())
+    detector.customized("size")
+    detector.sees({**widget(size=3), "status": {"seen": 1}})
+    detector.settles()
     again = Interpreted(size_of, widget_policy())
-    again.state.template_facts, again.state.binding_facts = world.state.template_facts, world.state.binding_facts
+    again.state.template_facts, again.state.binding_facts = detector.state.template_facts, detector.state.binding_facts
     again.customized("size")
-    again.sees({**world.state.templates[KEY], "status": {"seen": 2}})
+    again.sees({**detector.state.templates[KEY], "status": {"seen": 2}})
     assert not again.decides().events
 
 
-def test_what_a_script_cannot_say_is_told_and_the_last_request_stands() -> None:
-    world = Interpreted(size_of, widget_policy())
-    world.customized("size")
-    world.sees(widget(size=3))
-    world.settles()
-    world.customized("wrong")
-    verdict = world.decides()
+def test_failed_script_is_reported_and_the_binding_stands() -> None:
+    detector = customized()
+    detector.customized("wrong")
+    verdict = detector.decides()
     assert not verdict.events
     ((reason, message),) = notes(verdict)
     assert reason == "GetReplicasFailed"
     assert message.endswith("stays as it is in clusters: GetReplicas returned a nil, expected a number")
-    bound = world.state.binding_facts[KEY]
+    bound = detector.state.binding_facts[KEY]
     assert isinstance(bound, BindingRequested)
     assert bound.replicas == 3
-    assert KEY in world.customized("size")
-    world.sees({**widget(size=4)})
-    assert request(world.decides()).replicas == 4
+    assert detector.customized("size")
+    detector.sees({**widget(size=4)})
+    assert request(detector.decides()).replicas == 4
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1.5])
-def test_a_number_that_cannot_be_meant_is_told_and_never_scheduled(size: float) -> None:
-    world = Interpreted(size_of, widget_policy())
-    world.customized("size")
-    world.sees(widget(size=3))
-    world.settles()
-    world.sees(widget(size=size))
-    verdict = world.decides()
+def test_implausible_replicas_are_reported_and_not_bound(size: float) -> None:
+    detector = customized()
+    detector.sees(widget(size=size))
+    verdict = detector.decides()
     assert not verdict.events
     ((reason, message),) = notes(verdict)
     assert reason == "GetReplicasFailed"
     assert "stays as it is in clusters: InterpretReplica answered replicas: is " in message
-    bound = world.state.binding_facts[KEY]
+    bound = detector.state.binding_facts[KEY]
     assert isinstance(bound, BindingRequested)
     assert bound.replicas == 3
 
 
-def test_components_are_asked_for_behind_their_gate() -> None:
+def test_components_are_asked_for_with_the_gate() -> None:
     found = [{"name": "main", "replicas": 2}]
-    world = Interpreted(lambda script, obj: found, widget_policy())
-    world.state.options = DetectorOptions(components=True)
-    world.customized("x", member="componentResource")
-    world.sees(widget())
-    asked = request(world.decides())
+    detector = Interpreted(lambda script, obj: found, widget_policy())
+    detector.state.options = DetectorOptions(components=True)
+    detector.customized("x", member="componentResource")
+    detector.sees(widget())
+    asked = request(detector.decides())
     assert msgspec.json.decode(asked.spec)["components"] == found
     assert (asked.replicas, asked.workload) == (0, False)
 
 
-def test_a_failure_about_components_says_so() -> None:
+def test_failed_components_script_is_reported() -> None:
     def answer(script: str, obj: dict[str, Any]) -> Any:
         raise InterpretError("no")
 
-    world = Interpreted(answer, widget_policy())
-    world.state.options = DetectorOptions(components=True)
-    world.customized("x", member="componentResource")
-    world.sees(widget())
-    assert [reason for reason, _ in notes(world.decides())] == ["GetComponentsFailed"]
+    detector = Interpreted(answer, widget_policy())
+    detector.state.options = DetectorOptions(components=True)
+    detector.customized("x", member="componentResource")
+    detector.sees(widget())
+    assert [reason for reason, _ in notes(detector.decides())] == ["GetComponentsFailed"]
 
 
-def test_a_lazy_policy_waits_for_a_change_of_the_object_though_a_script_is_asked_in_between() -> None:
-    world = Interpreted(size_of)
-    world.customized("size")
-    world.sees(widget(size=3))
-    assert not world.decides().events
+def test_lazy_policy_waits_though_a_script_is_asked() -> None:
+    detector = Interpreted(size_of)
+    detector.customized("size")
+    detector.sees(widget(size=3))
+    assert not detector.decides().events
     lazy = widget_policy(activationPreference="Lazy")
-    assert KEY in det.take_policy(world.state, World.key_of(lazy), lazy)
-    assert kinds(world.decides()) == ["TemplateChanged"], "the policy's coming makes no request"
-    assert world.asked == 1
+    assert detector.takes(lazy)
+    assert kinds(detector.decides()) == ["TemplateChanged"], "the policy's coming makes no request"
+    assert detector.asked == 1
 
 
-def test_the_service_asks_for_what_a_decision_lacks() -> None:
+def test_service_asks_for_what_a_decision_lacks() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
     state = service.new_state()
-    for kind in (*det.POLICY_KINDS, WEBHOOKS):
-        found = {World.key_of(item): item for item in (widget_policy(),) if item["kind"] == kind}
-        det.take_policy_list(state, kind, found)
+    list_policies(state, widget_policy(), kinds=(WEBHOOKS,))
     det.take_policy_list(state, CUSTOMIZATION, {WIDGETS: customization("x", kind="Widget")})
     det.take_template(state, KEY, widget(size=1))
     (ask,) = service.decide(state, KEY, 0.0).effects
@@ -314,7 +299,7 @@ def test_the_service_asks_for_what_a_decision_lacks() -> None:
     assert ask.key == KEY  # type: ignore[attr-defined]
 
 
-def test_kinds_of_many_projects_are_known_without_a_customization() -> None:
+def test_shipped_kinds_need_no_customization() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
     interpreter = service.new_state().interpreter
     assert interpreter.hook_enabled("apps.kruise.io/v1alpha1", "CloneSet", Operation.REPLICA)
@@ -331,29 +316,26 @@ class Told:
         self.settled_keys.append(key)
 
 
-def test_a_script_that_is_mended_and_broken_again_is_told_again() -> None:
+def test_script_broken_again_is_reported_again() -> None:
     service = Detector(DetectorSettings(control_kubeconfig="unused"))
     told = service._recorder = Told()  # type: ignore[assignment] # all that decisions use
-    world = Interpreted(size_of, widget_policy())
-    world.customized("size")
-    world.sees(widget(size=3))
-    world.settles()
-    world.customized("wrong")
-    assert notes(world.decides())
-    assert len(service.decide(world.state, KEY, 0.0).effects) == 1
+    detector = customized()
+    detector.customized("wrong")
+    assert notes(detector.decides())
+    assert len(service.decide(detector.state, KEY, 0.0).effects) == 1
     assert told.settled_keys == []
-    world.customized("size")
-    assert not world.decides().events, "nothing else changed"
-    assert not service.decide(world.state, KEY, 0.0).effects
+    detector.customized("size")
+    assert not detector.decides().events, "nothing else changed"
+    assert not service.decide(detector.state, KEY, 0.0).effects
     assert told.settled_keys == [KEY]
 
 
 @pytest.mark.parametrize("replicas", [-3, 2**31 - 1])
-def test_a_number_in_a_template_that_cannot_be_meant_is_told_and_never_scheduled(replicas: int) -> None:
+def test_implausible_replicas_of_a_template_are_reported(replicas: int) -> None:
     """A control plane may hold what the kind's own API would refuse: its validation is not ours."""
-    world = Interpreted(size_of, policy())
-    world.sees(deployment(replicas=replicas))
-    verdict = world.decides()
+    detector = Interpreted(size_of, policy())
+    detector.sees(deployment(replicas=replicas))
+    verdict = detector.decides()
     assert not [event for event in verdict.events if isinstance(event, BindingRequested)]
     ((reason, message),) = notes(verdict)
     assert reason == "GetReplicasFailed"

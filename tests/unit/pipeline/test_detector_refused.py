@@ -34,7 +34,7 @@ def claim(resource: str) -> WriteClaim:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(400, ApiError), (422, ApiError), (500, Transient), (429, Transient)])
-async def test_what_is_said_of_a_secret_is_not_told(status: int, kind: type[Exception]) -> None:
+async def test_refusal_of_a_secret_is_not_quoted(status: int, kind: type[Exception]) -> None:
     with pytest.raises(kind) as refused:
         await detector(status)._write(claim("secrets"))
     assert VALUE not in str(refused.value)
@@ -42,6 +42,6 @@ async def test_what_is_said_of_a_secret_is_not_told(status: int, kind: type[Exce
     assert refused.value.__suppress_context__, "a traceback would quote it"
 
 
-async def test_what_is_said_of_others_is_told() -> None:
+async def test_refusal_of_other_kinds_is_quoted() -> None:
     with pytest.raises(ApiError, match="hunter2 is weak"):
         await detector(400)._write(claim("configmaps"))

@@ -18,7 +18,7 @@ KEY = ObjectKey("apps", "deployments", "default", "web")
 MANIFEST = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}}
 
 
-def test_what_was_deleted_before_the_term_began_is_looked_at() -> None:
+def test_template_deleted_before_the_term_is_recovered() -> None:
     state = DetectorState()
     take_list(state, "deployments.apps", {KEY: MANIFEST})
     state.template_facts[KEY] = TemplateChanged(key=KEY, uid="u", api_version="apps/v1", kind="Deployment", digest="d")
@@ -32,7 +32,7 @@ def _binding(**changes: object) -> Message:
     return Message(binding(KEY), 7, 0.0, {}, msgspec.json.encode({**msgspec.json.decode(encode(asked)), **changes}))
 
 
-def test_what_a_newer_version_said_is_not_said_anew_until_it_can_be_read() -> None:
+def test_fact_of_a_newer_version_blocks_its_key() -> None:
     detector, state = Detector(DetectorSettings(control_kubeconfig="unused")), DetectorState()
     newer, plain = _binding(type="BindingRequested.v99"), _binding()
     assert list(detector.unreadable(state, newer)) == [KEY]
@@ -41,7 +41,7 @@ def test_what_a_newer_version_said_is_not_said_anew_until_it_can_be_read() -> No
     assert list(detector.fold(state, plain, event)) == []
 
 
-def test_garbage_in_place_of_a_fact_keeps_nobody_from_saying_it_anew() -> None:
+def test_garbage_in_place_of_a_fact_blocks_no_key() -> None:
     detector, state = Detector(DetectorSettings(control_kubeconfig="unused")), DetectorState()
     garbage = msgspec.structs.replace(_binding(), data=b'{"type":"BindingReq')
     assert list(detector.unreadable(state, garbage)) == []

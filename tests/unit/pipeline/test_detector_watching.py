@@ -86,7 +86,7 @@ async def test_kinds_that_are_not_served_are_not_waited_for(interpreters: tuple[
     await ground.watching.stop()
 
 
-async def test_a_kind_that_may_not_be_listed_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forbidden_kind_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_PATIENCE", 0.05)
     ground = Ground(Plane(CUSTOMIZATION, WEBHOOKS, forbidden=CUSTOMIZATION))
     await ground.until_decided()
@@ -94,7 +94,7 @@ async def test_a_kind_that_may_not_be_listed_is_waited_for_a_while(monkeypatch: 
     await ground.watching.stop()
 
 
-async def test_a_kind_that_is_served_later_is_listed_then() -> None:
+async def test_kind_served_later_is_listed() -> None:
     plane = Plane(WEBHOOKS)
     ground = Ground(plane)
     await ground.until_decided()
@@ -110,7 +110,7 @@ async def test_a_kind_that_is_served_later_is_listed_then() -> None:
     await ground.watching.stop()
 
 
-def test_what_is_found_of_an_object_is_nobody_elses() -> None:
+def test_template_read_from_the_cache_is_a_copy() -> None:
     kept = Templates()
     kept[KEPT] = {"kind": "ConfigMap", "metadata": {"name": "c", "labels": {"a": "b"}}}
     found = kept[KEPT]

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from schemas.codec import Known, subject_of
-from schemas.envelope import Provenance
+from schemas.codec import Known
+from schemas.events.binding import BindingRequested
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
@@ -16,23 +16,11 @@ from services._rules.capacity.replica_estimate import NO_OPINION, Answers, Pictu
 from services._rules.capacity.reserved import needs_of
 from services.estimator.decide import EstimateDecision, ask, decide
 from services.estimator.remote import FRESH_SECONDS, PROBE_SECONDS, MemberAnswers, Remote
-from services.estimator.state import EstimatorState, fold
-from tests.support.facts import KEY, binding, cluster
+from tests.support.facts import AGGREGATED, KEY, NOW, ONE_CLUSTER, binding, cluster, cpus, node, only
+from tests.support.harness import ESTIMATOR, ESTIMATOR_PATIENCE, Harness
 
-NOW = 1_793_232_000.0
-AGGREGATED: Manifest = {
-    "clusterAffinity": {"clusterNames": ["m1", "m3"]},
-    "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
-}
-ONE_CLUSTER: Manifest = {
-    **AGGREGATED,
-    "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-}
-NEEDS: Manifest = {"replicaRequirements": {"resourceRequest": {"cpu": "3"}}}
-
-
-def node(name: str, cpu: str = "4") -> Manifest:
-    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": {"cpu": cpu, "pods": "100"}}}
+PULLED: Manifest = {**AGGREGATED, **only("m1", "m3")}
+NEEDS = cpus(3)
 
 
 def quota(hard: Manifest, used: Manifest, namespace: str = "default", **spec: Any) -> Manifest:
@@ -47,25 +35,29 @@ def picture(nodes: int = 3, *quotas: Manifest) -> Picture:
     return made
 
 
-class Asking:
+def requested(replicas: int) -> BindingRequested:
+    return binding(replicas, PULLED, **NEEDS)
+
+
+class Asking(Harness):
     """An estimator with a pull member m3."""
 
     def __init__(self, *events: Known) -> None:
-        self.state, self.members = EstimatorState(), MemberAnswers()
-        self.seq = 0
-        self.now = NOW
-        self.given(LeaseTaken(service="estimator", instance="e"), cluster("m3", syncMode="Pull"), *events)
+        self.members = MemberAnswers()
+        super().__init__(ESTIMATOR, LeaseTaken(service="estimator", instance="e"), cluster("m3", syncMode="Pull"))
+        self.given(*events)
         self.members.agents["m3"] = Remote()
 
-    def given(self, *events: Known) -> None:
-        for event in events:
-            self.seq += 1
-            list(fold(self.state, self.seq, subject_of(event), event, self.now))
-
-    def decides(self) -> EstimateDecision:
-        made = decide(self.state, self.members, KEY, self.now, 2.0)
+    def asks(self) -> EstimateDecision:
+        made = decide(self.state, self.members, KEY, self.now, ESTIMATOR_PATIENCE)
         ask(self.members, KEY, made, self.now)
         return made
+
+    def waits(self) -> float | None:
+        """When it asks again, unless it has an estimate."""
+        made = self.asks()
+        assert not made.events
+        return made.wake_at
 
     def agent_says(self, *replicas: int) -> list[Manifest]:
         """The agent is asked and answers; what it was asked."""
@@ -78,90 +70,85 @@ class Asking:
     def remote(self) -> Remote:
         return self.members.agents["m3"]
 
-    def appends(self, made: EstimateDecision) -> dict[str, int]:
-        (event,) = made.events
+    def estimates(self) -> dict[str, int]:
+        """Append the estimate; its replicas by cluster."""
+        (event,) = self.asks().events
         assert isinstance(event, CapacityEstimated), event
-        self.given(msgspec.structs.replace(event, provenance=Provenance(as_of=self.seq)))
+        self.takes([event])
         return {item.cluster: item.replicas for item in event.estimates}
 
 
-def waits(made: EstimateDecision) -> float | None:
-    assert not made.events
-    return made.wake_at
-
-
-def test_an_agent_is_asked_once_and_its_answer_is_kept_with_where_it_comes_from() -> None:
-    asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    assert waits(asking.decides()) == NOW + 2.0
+def test_agent_is_asked_once_and_its_answer_recorded() -> None:
+    asking = Asking(requested(4))
+    assert asking.waits() == NOW + 2.0
     assert asking.agent_says(5) == []
-    made = asking.decides()
-    (event,) = made.events
+    (event,) = asking.asks().events
     assert isinstance(event, CapacityEstimated)
     assert event.estimates == (ClusterEstimate("m3", 5, "agent", 3, NOW),)
-    asking.appends(made)
-    assert asking.decides() == EstimateDecision()
+    asking.takes([event])
+    assert asking.asks() == EstimateDecision()
     assert asking.remote.next_digests() == []
 
 
-def test_another_request_needs_another_answer() -> None:
-    asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    asking.decides()
+def test_changed_binding_needs_another_answer() -> None:
+    asking = Asking(requested(4))
+    asking.asks()
     asking.agent_says(5)
-    asking.appends(asking.decides())
-    asking.given(binding(6, AGGREGATED, **NEEDS))
-    assert waits(asking.decides())
+    asking.estimates()
+    asking.given(requested(6))
+    assert asking.waits()
     asking.agent_says(2)
-    assert asking.appends(asking.decides()) == {"m3": 2}
+    assert asking.estimates() == {"m3": 2}
 
 
-def test_an_agent_that_is_away_is_waited_for_once_and_not_by_every_decision() -> None:
-    asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    assert waits(asking.decides())
+def test_absent_agent_is_waited_for_once() -> None:
+    asking = Asking(requested(4))
+    assert asking.waits()
     asking.agent_says()
-    assert asking.appends(asking.decides()) == {"m3": NO_OPINION}
+    assert asking.estimates() == {"m3": NO_OPINION}
     asking.now += PROBE_SECONDS
-    asking.given(binding(5, AGGREGATED, **NEEDS))
-    assert asking.appends(asking.decides()) == {"m3": NO_OPINION}
+    asking.given(requested(5))
+    assert asking.estimates() == {"m3": NO_OPINION}
     assert len(asking.remote.next_digests()) == 1
-    asking.given(binding(6, AGGREGATED, **NEEDS))
-    assert asking.appends(asking.decides()) == {"m3": NO_OPINION}
+    asking.given(requested(6))
+    assert asking.estimates() == {"m3": NO_OPINION}
     asking.agent_says(3)
-    asking.given(binding(7, AGGREGATED, **NEEDS))
-    assert waits(asking.decides())
+    asking.given(requested(7))
+    assert asking.waits()
 
 
-def test_what_could_not_be_placed_is_asked_about_again_after_a_while() -> None:
-    asking = Asking(binding(4, AGGREGATED, **NEEDS))
-    asking.decides()
+def test_unschedulable_is_asked_about_again_later() -> None:
+    asking = Asking(requested(4))
+    asking.asks()
     asking.agent_says(2)
-    asking.appends(asking.decides())
+    asking.estimates()
     asking.given(PlacementFailed(key=KEY, uid="u1", reason="Unschedulable", message="no room"))
-    assert waits(asking.decides())
+    assert asking.waits()
     asking.agent_says(2)
-    assert waits(asking.decides()) == asking.now + FRESH_SECONDS
+    assert asking.waits() == asking.now + FRESH_SECONDS
     assert asking.remote.next_digests() == []
     asking.now += FRESH_SECONDS + 1
-    assert waits(asking.decides())
+    assert asking.waits()
     asking.agent_says(4)
-    assert asking.appends(asking.decides()) == {"m3": 4}
+    assert asking.estimates() == {"m3": 4}
 
 
-def test_the_agent_hears_of_pods_that_its_member_was_given_and_does_not_show() -> None:
-    other = msgspec.structs.replace(binding(2, AGGREGATED, **NEEDS), key=msgspec.structs.replace(KEY, name="other"))
+def test_agent_is_sent_the_reservations_of_its_member() -> None:
+    other = binding(2, PULLED, name="other", **NEEDS)
     placed = PlacementDecided(key=other.key, uid="u1", clusters=(TargetCluster("m3", 2),), scheduled_at=NOW, replicas=2)
-    asking = Asking(other, placed, binding(4, AGGREGATED, **NEEDS))
-    asking.decides()
+    asking = Asking(other, placed, requested(4))
+    asking.asks()
     assert asking.agent_says(5) == [{"count": 2, "namespace": "default", "requests": {"cpu": "3"}}]
 
 
-def test_a_member_that_is_no_pull_member_any_more_is_not_spoken_of() -> None:
-    asking = Asking(binding(4, AGGREGATED, **NEEDS))
+def test_member_that_became_push_is_not_asked() -> None:
+    asking = Asking(requested(4))
     assert asking.state.pull == {"m3"}
     asking.given(cluster("m3"))
     assert asking.state.pull == set()
 
 
-def test_pods_given_away_take_their_place_on_nodes_and_in_quotas_before_anything_is_measured() -> None:
+def test_reservations_take_from_nodes_and_quotas() -> None:
     taken = dict(needs_of({"resource": {"namespace": "default"}, "replicas": 1, **NEEDS}, detailed=True))
     wanted = requirements_of({"resource": {"namespace": "default"}, **NEEDS})
     answers = Answers(picture(3))
@@ -173,7 +160,7 @@ def test_pods_given_away_take_their_place_on_nodes_and_in_quotas_before_anything
     assert limited.replicas(wanted, dict.fromkeys(taken, 9), 2) == 0
 
 
-def test_quotas_limit_the_requests_of_their_namespace_and_class() -> None:
+def test_quotas_limit_their_namespace_and_priority_class() -> None:
     wanted: Manifest = {"resource": {"namespace": "default"}, **NEEDS}
     high: Manifest = {**NEEDS["replicaRequirements"], "priorityClassName": "high"}
     scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
@@ -190,7 +177,7 @@ def test_quotas_limit_the_requests_of_their_namespace_and_class() -> None:
         assert Answers(picture(3, found)).replicas(requirements_of(spec)) == expected, found
 
 
-def test_a_quota_that_changes_or_goes_changes_the_answer() -> None:
+def test_changed_quota_changes_the_answer() -> None:
     seen = picture(3, quota({"cpu": "3"}, {"cpu": "0"}))
     answers, wanted = Answers(seen), requirements_of({"resource": {"namespace": "default"}, **NEEDS})
     assert answers.replicas(wanted) == 1
@@ -200,7 +187,7 @@ def test_a_quota_that_changes_or_goes_changes_the_answer() -> None:
     assert answers.replicas(wanted) == 3
 
 
-def test_a_member_that_does_not_show_quotas_is_not_waited_for() -> None:
+def test_member_without_quotas_is_not_waited_for() -> None:
     seen = Picture()
     seen.rooms.list_nodes([node("n")])
     seen.rooms.list_pods([])
@@ -227,10 +214,10 @@ def test_sets_of_components_are_counted_whole() -> None:
     assert read_requirements(wanted.stated).digest == wanted.digest
 
 
-def test_sets_that_go_to_one_cluster_are_asked_about() -> None:
+def test_component_sets_of_one_cluster_are_asked_about() -> None:
     components = [component("leader", 1, "1"), component("worker", 2, "3")]
-    asking = Asking(binding(0, ONE_CLUSTER, components=components))
-    assert waits(asking.decides())
+    asking = Asking(binding(0, {**PULLED, **ONE_CLUSTER}, components=components))
+    assert asking.waits()
     asking.agent_says(1)
-    assert asking.appends(asking.decides()) == {"m3": 1}
-    assert Asking(binding(0, AGGREGATED, components=components)).decides() == EstimateDecision()
+    assert asking.estimates() == {"m3": 1}
+    assert Asking(binding(0, PULLED, components=components)).asks() == EstimateDecision()

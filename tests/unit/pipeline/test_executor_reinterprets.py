@@ -80,7 +80,7 @@ async def test_changes_in_a_row_are_looked_into_together(bench: Bench) -> None:
     assert await bench.asked() == {"m1": ["a", "c"], "m2": ["b"]}
 
 
-async def test_a_change_while_lanes_are_being_told_is_not_lost(bench: Bench) -> None:
+async def test_change_during_the_notification_is_not_lost(bench: Bench) -> None:
     bench.take(customization())
     await asyncio.sleep(0)
     bench.take(customization("v1", "ConfigMap"))
@@ -88,7 +88,7 @@ async def test_a_change_while_lanes_are_being_told_is_not_lost(bench: Bench) -> 
     assert set(asked["m1"]) == {"a", "c"}
 
 
-async def test_who_does_not_lead_learns_it_and_asks_nobody(bench: Bench) -> None:
+async def test_follower_learns_customizations_and_asks_no_lane(bench: Bench) -> None:
     bench.inside._acting = False
     bench.take(customization())
     assert await bench.asked() == {"m1": [], "m2": []}

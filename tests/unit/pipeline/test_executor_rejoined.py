@@ -10,16 +10,14 @@ import pytest
 from schemas.codec import Known, subject_of
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
-from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, fold
-from tests.support.facts import KEY, cluster
+from tests.support.facts import KEY, cluster, seen, withdrawn, work
 
-RENDERED = WorkRendered(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d")
-WITHDRAWN = WorkWithdrawn(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment")
-SEEN = WorkObserved(cluster="m1", key=KEY, uid="u1", work_seq=2, digest="d", applied=True, at=1.0)
+RENDERED, WITHDRAWN = work("m1"), withdrawn("m1")
+SEEN = seen("m1", work_seq=2, at=1.0)
 REMOVED = ClusterRemoved(name="m1", uid="c1")
 
 
@@ -58,7 +56,7 @@ def unfinished(inside: Inside) -> list[Any]:
     return inside.state.of("m1").unfinished()
 
 
-def test_what_could_not_be_carried_out_before_a_removal_counts_as_gone(inside: Inside) -> None:
+def test_withdrawal_before_a_removal_counts_as_carried_out(inside: Inside) -> None:
     inside.take(cluster("m1"), RENDERED, SEEN, WITHDRAWN)
     assert inside.said == []
     inside.take(REMOVED)
@@ -67,7 +65,7 @@ def test_what_could_not_be_carried_out_before_a_removal_counts_as_gone(inside: I
     assert unfinished(inside) == []
 
 
-def test_what_is_withdrawn_because_of_the_removal_does_too_and_is_said_once(inside: Inside) -> None:
+def test_withdrawal_after_a_removal_is_reported_once(inside: Inside) -> None:
     inside.take(cluster("m1"), RENDERED, SEEN, REMOVED)
     assert inside.said == []
     inside.take(WITHDRAWN, REMOVED)
@@ -76,7 +74,7 @@ def test_what_is_withdrawn_because_of_the_removal_does_too_and_is_said_once(insi
     assert unfinished(inside) == []
 
 
-async def test_who_starts_after_the_removal_says_so(inside: Inside) -> None:
+async def test_new_leader_reports_works_of_a_removed_cluster(inside: Inside) -> None:
     inside.executor._acting = False
     inside.take(cluster("m1"), RENDERED, SEEN, WITHDRAWN, REMOVED)
     assert inside.said == []
@@ -84,7 +82,7 @@ async def test_who_starts_after_the_removal_says_so(inside: Inside) -> None:
     assert [said.absent for said in inside.said] == [True]
 
 
-def test_a_new_membership_withdraws_as_ever(inside: Inside) -> None:
+def test_rejoined_cluster_carries_out_withdrawals(inside: Inside) -> None:
     inside.take(cluster("m1"), RENDERED, SEEN, WITHDRAWN, REMOVED, cluster("m1"))
     assert unfinished(inside) == []
     inside.take(RENDERED, WITHDRAWN)
@@ -92,7 +90,7 @@ def test_a_new_membership_withdraws_as_ever(inside: Inside) -> None:
     assert len(inside.said) == 1
 
 
-def test_a_removed_cluster_is_forgotten_with_its_works(inside: Inside) -> None:
+def test_purged_cluster_is_forgotten(inside: Inside) -> None:
     inside.take(cluster("m1"), REMOVED)
     assert inside.state.removed == {"m1"}
     inside.state.forget(Purged(objects=(), clusters=("m1",)))

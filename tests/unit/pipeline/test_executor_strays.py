@@ -43,20 +43,20 @@ def executor() -> tuple[Executor, Lane]:
     return made, lane
 
 
-def test_a_report_of_another_instance_is_looked_into(executor: tuple[Executor, Lane]) -> None:
+def test_report_of_another_instance_is_checked(executor: tuple[Executor, Lane]) -> None:
     made, lane = executor
     made.fold(made.new_state(), *told("executor/e-0"))
     assert lane.asked == [KEY]
 
 
 @pytest.mark.parametrize(("by", "cluster"), [("executor/e-1", "m1"), ("registrar/r-0", "pulls")])
-def test_own_reports_and_those_of_pull_members_are_not(executor: tuple[Executor, Lane], by: str, cluster: str) -> None:
+def test_own_reports_and_pull_members_are_not_checked(executor: tuple[Executor, Lane], by: str, cluster: str) -> None:
     made, lane = executor
     made.fold(made.new_state(), *told(by, cluster))
     assert lane.asked == []
 
 
-def test_who_does_not_lead_looks_at_nothing(executor: tuple[Executor, Lane]) -> None:
+def test_follower_checks_nothing(executor: tuple[Executor, Lane]) -> None:
     made, lane = executor
     made._acting = False
     made.fold(made.new_state(), *told("executor/e-0"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,20 +17,13 @@ from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from services._kit.log.stream_port import Message
 from services._rules.effective import evicted_clusters
 from services.failover.decide import Rules
-from services.failover.decide import decide as decide_failover
-from services.failover.state import FailoverState
-from services.failover.state import fold as fold_failover
-from services.override_renderer.decide import AtHand
-from services.override_renderer.decide import decide as decide_works
-from services.override_renderer.state import RendererState
-from services.override_renderer.state import fold as fold_works
-from services.scheduler.state import SchedulerState
-from services.scheduler.state import fold as fold_placement
 from tests.support.facts import KEY, binding, cluster, template
-from tests.support.placements import decide as decide_placement
+from tests.support.harness import RENDERER, SCHEDULER, Harness, events_of, failover_with
 
+NOW = 1_700_000_000.0
 STEPS = 120
 MEMBERS = ("m1", "m2", "m3")
 RULES = Rules(taint_eviction=True, timeout=3.0)
@@ -49,50 +41,29 @@ COPIES = {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}}
 FOR_A_WHILE = {"clusterTolerations": [{"key": "x", "operator": "Exists", "tolerationSeconds": 30}]}
 
 
-class Reader:
-    """One service: its projection, how far it has read, and what it decides."""
-
-    def __init__(
-        self,
-        new: Callable[[], Any],
-        fold: Callable[[Any, int, str, Known], Iterable[Any]],
-        decide: Callable[[Any, float], Iterable[Known]],
-    ) -> None:
-        self._new, self._fold, self._decide = new, fold, decide
-        self.state = new()
-        self.position = 0
+class Reader(Harness):
+    """One service: its state, and how far it has read the common log."""
 
     def restart(self, log: list[Known]) -> None:
         """Start with the last event of every subject."""
-        self.state, self.position = self._new(), len(log)
-        newest = {subject_of(event): (seq, event) for seq, event in enumerate(log, 1)}
-        for subject, (seq, event) in sorted(newest.items(), key=lambda item: item[1][0]):
-            list(self._fold(self.state, seq, subject, event) or ())
+        whole = Harness(self.logic)
+        whole.log = [(Message(subject_of(event), seq, NOW, {}, b""), event) for seq, event in enumerate(log, 1)]
+        again = whole.restarted()
+        self.state, self.log = again.state, again.log
 
     def step(self, log: list[Known], until: int, now: float) -> int:
         """Read up to a position and append what follows; the number of events."""
-        for seq in range(self.position + 1, until + 1):
-            event = log[seq - 1]
-            list(self._fold(self.state, seq, subject_of(event), event) or ())
-        self.position = max(self.position, until)
-        decided = list(self._decide(self.state, now))
-        for event in decided:
-            seen = replace(event.provenance, as_of=self.position, decided_at=now)
-            log.append(replace(event, provenance=seen))
+        self.now = now
+        self.given(*log[self.seq : until])
+        decided = [
+            replace(event, provenance=replace(event.provenance, as_of=self.seq, decided_at=now))
+            for event in events_of(self.decision())
+        ]
+        log.extend(decided)
         if decided:
             # A service sees its own events before it decides again.
-            self.step_to_end(log)
+            self.given(*log[self.seq :])
         return len(decided)
-
-    def step_to_end(self, log: list[Known]) -> None:
-        for seq in range(self.position + 1, len(log) + 1):
-            event = log[seq - 1]
-            list(self._fold(self.state, seq, subject_of(event), event) or ())
-        self.position = len(log)
-
-
-def _only(event: Known | None) -> list[Known]:
-    return [] if event is None else [event]
 
 
 class World:
@@ -100,15 +71,9 @@ class World:
 
     def __init__(self, seed: int, placement: dict[str, Any], **spec: Any) -> None:
         self.random = random.Random(seed)
-        self.now = 1_700_000_000.0
+        self.now = NOW
         self.log: list[Known] = []
-        self.readers = [
-            Reader(FailoverState, fold_failover, lambda s, now: decide_failover(s, KEY, now, RULES).events),
-            Reader(
-                SchedulerState, fold_placement, lambda s, now: _only(decide_placement(s, KEY, now, "default-scheduler"))
-            ),
-            Reader(RendererState, fold_works, lambda s, _: decide_works(s, KEY, AtHand()).events),
-        ]
+        self.readers = [Reader(failover_with(RULES)), Reader(SCHEDULER), Reader(RENDERER)]
         self.flips = 0
         self.log.extend(cluster(name) for name in MEMBERS)
         self.log.extend([template(), binding(6, placement, **spec)])
@@ -165,7 +130,7 @@ class World:
             case 3:
                 self.taint(self.random.choice(MEMBERS[:2]), on=self.random.random() < 0.6)
             case _:
-                reader.step(self.log, self.random.randint(reader.position, len(self.log)), self.now)
+                reader.step(self.log, self.random.randint(reader.seq, len(self.log)), self.now)
 
     def settle(self) -> None:
         """Everybody reads to the end until nobody has anything to say."""
@@ -201,9 +166,7 @@ def check_never_resurrected(log: list[Known]) -> None:
 @pytest.mark.parametrize("placement", [EVEN, COPIES, {**EVEN, **FOR_A_WHILE}, {**COPIES, **FOR_A_WHILE}])
 @pytest.mark.parametrize("mode", ["Gracefully", "Directly"])
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_happens_in_between_objects_end_where_they_may_be(
-    seed: int, placement: dict[str, Any], mode: str
-) -> None:
+def test_objects_end_where_they_may_run(seed: int, placement: dict[str, Any], mode: str) -> None:
     world = World(seed, placement, failover={"cluster": {"purgeMode": mode}})
     for _ in range(STEPS):
         world.disturb()

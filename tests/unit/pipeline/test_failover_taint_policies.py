@@ -9,11 +9,10 @@ import pytest
 
 from services._kit.base.settings import SettingsError, load
 from services._rules.failover.cluster_taint_policies import apply_policies
-from services.cluster_monitor.decide import FINALIZER, WriteSpec, decide
+from services.cluster_monitor.decide import FINALIZER, WriteSpec
 from services.cluster_monitor.settings import MonitorSettings
-from services.cluster_monitor.state import MonitorState, Probe
+from tests.support.monitor_harness import MonitorHarness
 
-T0 = 1_793_232_000.0
 FAILED = {"key": "example/failed", "effect": "NoExecute"}
 NOW = "2026-10-29T00:00:00Z"
 
@@ -35,7 +34,7 @@ def cluster(ready: str | None, *taints: dict[str, Any], **metadata: Any) -> dict
     }
 
 
-def test_a_condition_adds_a_taint_with_its_time_and_another_removes_it() -> None:
+def test_condition_adds_a_taint_and_another_removes_it() -> None:
     both = policy(addOnConditions=when("False"), removeOnConditions=when("True"))
     added = apply_policies(cluster("False"), [both], NOW)
     assert added == [{**FAILED, "timeAdded": NOW}]
@@ -43,17 +42,17 @@ def test_a_condition_adds_a_taint_with_its_time_and_another_removes_it() -> None
     assert apply_policies(cluster("True", *added), [both], "later") == []
 
 
-def test_a_taint_that_is_there_keeps_its_value_and_time() -> None:
+def test_existing_taint_keeps_its_value_and_time() -> None:
     there = {**FAILED, "value": "v", "timeAdded": "before"}
     assert apply_policies(cluster("False", there), [policy(addOnConditions=when("False"))], NOW) == [there]
 
 
-def test_not_in_says_nothing_of_an_absent_condition() -> None:
+def test_not_in_ignores_an_absent_condition() -> None:
     assert apply_policies(cluster(None), [policy(addOnConditions=when("True", "NotIn"))], NOW) == []
     assert apply_policies(cluster("False"), [policy(addOnConditions=when("True", "NotIn"))], NOW) != []
 
 
-def test_the_later_policy_wins_and_within_one_removing_does() -> None:
+def test_later_policy_wins_and_removal_within_one() -> None:
     adds = policy("a", "2026-01-02T00:00:00Z", addOnConditions=when("False"))
     removes = policy("b", "2026-01-01T00:00:00Z", removeOnConditions=when("False"))
     assert apply_policies(cluster("False"), [adds, removes], NOW) != []
@@ -63,7 +62,7 @@ def test_the_later_policy_wins_and_within_one_removing_does() -> None:
     assert apply_policies(cluster("False"), [itself], NOW) == []
 
 
-def test_only_targeted_clusters_are_tainted_and_a_broken_target_is_none() -> None:
+def test_only_targeted_clusters_are_tainted() -> None:
     wanted = when("False")
     named = policy(addOnConditions=wanted, targetClusters={"clusterNames": ["m1"]})
     others = policy(addOnConditions=wanted, targetClusters={"clusterNames": ["m2"]})
@@ -75,13 +74,10 @@ def test_only_targeted_clusters_are_tainted_and_a_broken_target_is_none() -> Non
     ]
 
 
-def test_the_monitor_taints_by_policy_and_the_fact_says_so() -> None:
-    state = MonitorState(listed=True)
-    state.taint_policies["p"] = policy(addOnConditions=when("False"), removeOnConditions=when("True"))
-    member = state.of("m1")
-    member.manifest = cluster(None, uid="c1", finalizers=[FINALIZER])
-    member.probe = Probe(at=T0, online=False)
-    verdict = decide(state, "m1", T0)
+def test_monitor_taints_by_policy() -> None:
+    monitor = MonitorHarness("m1")
+    monitor.state.taint_policies["p"] = policy(addOnConditions=when("False"), removeOnConditions=when("True"))
+    verdict = monitor.probes(0, online=False)
     (write,) = [effect for effect in verdict.effects if isinstance(effect, WriteSpec)]
     assert [(taint["key"], taint["effect"]) for taint in write.taints] == [
         ("cluster.karmada.io/not-ready", "NoSchedule"),
@@ -91,13 +87,13 @@ def test_the_monitor_taints_by_policy_and_the_fact_says_so() -> None:
     assert msgspec.json.decode(fact.manifest)["spec"]["taints"] == write.taints
 
 
-def test_without_policies_no_condition_drives_anything_out() -> None:
-    state = MonitorState(listed=True)
-    state.of("m1").manifest = cluster("False", uid="c1", finalizers=[FINALIZER])
-    (write,) = [effect for effect in decide(state, "m1", T0).effects if isinstance(effect, WriteSpec)]
+def test_monitor_adds_no_no_execute_without_policies() -> None:
+    monitor = MonitorHarness("m1")
+    monitor.cluster.manifest = cluster("False", uid="c1", finalizers=[FINALIZER])
+    (write,) = [effect for effect in monitor.decides().effects if isinstance(effect, WriteSpec)]
     assert {taint["effect"] for taint in write.taints} == {"NoSchedule"}
 
 
-def test_the_monitor_refuses_a_gate_that_does_not_exist() -> None:
+def test_monitor_refuses_an_unknown_gate() -> None:
     with pytest.raises(SettingsError, match="FLEETLOG_FEATURE_GATES"):
         load(MonitorSettings, {"FLEETLOG_CONTROL_KUBECONFIG": "x", "FLEETLOG_FEATURE_GATES": "Nothing=true"})

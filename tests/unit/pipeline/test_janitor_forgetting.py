@@ -80,7 +80,7 @@ def ended() -> World:
 
 
 @pytest.mark.parametrize(("service", "kind", "aggregates"), SERVICES, ids=lambda value: getattr(value, "__name__", ""))
-def test_everything_about_a_gone_object_is_forgotten(ended: World, service: Any, kind: Any, aggregates: Any) -> None:
+def test_purged_object_is_forgotten(ended: World, service: Any, kind: Any, aggregates: Any) -> None:
     state = folded(ended, service, kind, aggregates)
     assert remembered(state)
     state.forget(Purged(objects=(Gone(KEY, ended.ends["FACTS"]),)))
@@ -92,7 +92,7 @@ def test_everything_about_a_gone_object_is_forgotten(ended: World, service: Any,
 
 
 @pytest.mark.parametrize(("service", "kind", "aggregates"), SERVICES, ids=lambda value: getattr(value, "__name__", ""))
-def test_what_is_live_is_not_forgotten(service: Any, kind: Any, aggregates: Any) -> None:
+def test_live_objects_are_not_forgotten(service: Any, kind: Any, aggregates: Any) -> None:
     world = World("m1", "m2")
     world.create()
     world.settle()
@@ -103,7 +103,7 @@ def test_what_is_live_is_not_forgotten(service: Any, kind: Any, aggregates: Any)
             assert getattr(state, field) == getattr(same, field)
 
 
-def test_a_withdrawal_that_came_after_the_purge_is_still_carried_out(ended: World) -> None:
+def test_withdrawal_after_the_purge_is_carried_out(ended: World) -> None:
     state = folded(ended, executor, executor.ExecutorState, ("work", "cluster", "observed"))
     position = ended.ends["FACTS"]
     again = WorkWithdrawn(cluster="m1", key=KEY, uid="u2", api_version="apps/v1", kind="Deployment")
@@ -118,7 +118,7 @@ def test_a_withdrawal_that_came_after_the_purge_is_still_carried_out(ended: Worl
     [item for item in SERVICES if item[0] in (renderer, executor, aggregator, gateway)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_gone_cluster_is_forgotten_with_its_works(service: Any, kind: Any, aggregates: Any) -> None:
+def test_purged_cluster_is_forgotten_with_its_works(service: Any, kind: Any, aggregates: Any) -> None:
     world = World("m1", "m2")
     world.create()
     world.settle()
@@ -134,7 +134,7 @@ def test_a_gone_cluster_is_forgotten_with_its_works(service: Any, kind: Any, agg
     assert remembered(state)
 
 
-def test_a_gone_policy_is_forgotten() -> None:
+def test_purged_policy_is_forgotten() -> None:
     key = PolicyKey("PropagationPolicy", "default", "nginx-propagation")
     state = detector.DetectorState()
     list(detector.fold(state, 4, "policy.PropagationPolicy.default.nginx-propagation", PolicyDeleted(key=key, uid="p")))
@@ -142,7 +142,7 @@ def test_a_gone_policy_is_forgotten() -> None:
     assert (state.policy_facts, state.subjects) == ({}, {})
 
 
-def test_an_object_made_again_is_decided_as_if_nothing_had_been_forgotten(ended: World) -> None:
+def test_recreated_object_is_decided_after_the_purge(ended: World) -> None:
     ended.create(uid="u2")
     for service, kind, aggregates in SERVICES:
         state = folded(ended, service, kind, aggregates)

@@ -22,7 +22,7 @@ def test_a_first_probe_that_disagrees_opens_the_window(published: dict[str, str]
     assert shown == [kept, kept, str(online)]
 
 
-def test_a_cluster_without_the_condition_publishes_its_first_probe() -> None:
+def test_cluster_without_condition_publishes_its_first_probe() -> None:
     wanted = filter_ready(
         None, Probe(at=100.0, online=False), ReadyMemory(), success_seconds=30.0, failure_seconds=30.0
     )

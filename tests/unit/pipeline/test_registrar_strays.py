@@ -62,7 +62,7 @@ class Desk:
         return event
 
 
-async def test_what_was_said_last_is_said_again_behind_a_stray() -> None:
+async def test_last_report_is_repeated_behind_a_stray() -> None:
     desk = Desk()
     await desk.says(report(1.0, 0), THEIRS)
     await desk.says(report(2.0, 1), OURS)
@@ -73,7 +73,7 @@ async def test_what_was_said_last_is_said_again_behind_a_stray() -> None:
 @pytest.mark.parametrize(
     ("by", "cluster", "prev"), [(THEIRS, "pulls", 2), (OURS, "pulls", 1), ("executor/e-0", "pushes", 1)]
 )
-async def test_what_follows_in_order_own_reports_and_push_members_are_left(by: str, cluster: str, prev: int) -> None:
+async def test_ordered_own_and_push_reports_are_not_repeated(by: str, cluster: str, prev: int) -> None:
     desk = Desk()
     await desk.says(report(1.0, 0, cluster), by)
     await desk.says(report(2.0, 1, cluster), by)
@@ -81,7 +81,7 @@ async def test_what_follows_in_order_own_reports_and_push_members_are_left(by: s
     assert (await desk.last(cluster)).at == 3.0
 
 
-async def test_who_does_not_lead_repeats_nothing() -> None:
+async def test_follower_repeats_nothing() -> None:
     desk = Desk()
     inside: Any = desk.registrar
     inside._subscriptions = []

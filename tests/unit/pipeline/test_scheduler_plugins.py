@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import subject_of
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from services._kit.base.settings import SettingsError, load
 from services._rules.scheduling.plugin_set import STANDARD, PluginError
@@ -21,14 +20,13 @@ from services.scheduler.decide import Rules, decide_with_trace
 from services.scheduler.decision_trace import explained
 from services.scheduler.plugins import GROUP, load_plugins
 from services.scheduler.settings import SchedulerSettings
-from services.scheduler.state import SchedulerState, fold
-from tests.support.facts import KEY, binding, cluster
+from tests.support.facts import KEY, NOW, ONE_CLUSTER, binding, cluster
+from tests.support.harness import SCHEDULER, Harness
 
-NOW = 1_793_232_000.0
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "scheduler-plugin"
 ONE = {
     "replicaScheduling": {"replicaSchedulingType": "Duplicated"},
-    "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+    **ONE_CLUSTER,
 }
 
 
@@ -47,11 +45,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     sys.modules.pop("fleetlog_frugal", None)
 
 
-def world(**labels: dict[str, str]) -> SchedulerState:
-    state = SchedulerState()
-    for seq, event in enumerate([*(cluster(name, labels=found) for name, found in labels.items()), binding(2, ONE)], 1):
-        fold(state, seq, subject_of(event), event)
-    return state
+def world(**labels: dict[str, str]) -> Any:
+    fleet = (cluster(name, labels=found) for name, found in labels.items())
+    return Harness(SCHEDULER, *fleet, binding(2, ONE)).state
 
 
 def price(euros: str, **more: str) -> dict[str, str]:
@@ -65,7 +61,7 @@ def rules(**variables: str) -> Rules:
 FLEET = {"m1": price("30"), "m2": price("10"), "m3": price("1", budget="spent")}
 
 
-def test_an_installed_plugin_is_found_and_decides(installed: None) -> None:
+def test_installed_plugin_filters_and_scores(installed: None) -> None:
     event, considered = decide_with_trace(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules())
     assert isinstance(event, PlacementDecided)
     assert considered is not None
@@ -80,20 +76,20 @@ def test_an_installed_plugin_is_found_and_decides(installed: None) -> None:
     assert "cluster(s) have spent their budget" in shown
 
 
-def test_a_plugin_that_is_turned_off_is_not_even_imported(installed: None) -> None:
+def test_disabled_plugin_is_not_imported(installed: None) -> None:
     event, _ = decide_with_trace(world(**FLEET), KEY, NOW, "default-scheduler", rules=rules(PLUGINS="*,-Frugal"))
     assert isinstance(event, PlacementDecided)
     assert [target.name for target in event.clusters] == ["m1"]
     assert "fleetlog_frugal" not in sys.modules
 
 
-def test_the_list_may_name_an_installed_plugin_alone(installed: None) -> None:
+def test_plugin_list_may_name_one_installed_plugin(installed: None) -> None:
     found = rules(PLUGINS="Frugal,Unknown").options.plugins
     assert found.names == frozenset()
     assert [name for name, _ in found.outside] == ["Frugal"]
 
 
-def test_a_clash_of_names_is_a_reason_not_to_start() -> None:
+def test_duplicate_plugin_name_prevents_the_start() -> None:
     twice = [EntryPoint("TaintToleration", "x:y", GROUP)]
     with pytest.raises(PluginError, match="a plugin named TaintToleration already exists"):
         load_plugins(("*",), {}, twice)
@@ -111,7 +107,7 @@ def test_a_clash_of_names_is_a_reason_not_to_start() -> None:
         ("builtins:dict", "a dict has neither a method filter nor a method score"),
     ],
 )
-def test_a_plugin_that_cannot_be_made_is_a_reason_not_to_start(value: str, told: str) -> None:
+def test_plugin_that_cannot_be_made_prevents_the_start(value: str, told: str) -> None:
     point = EntryPoint("Broken", value, GROUP)
     with pytest.raises(PluginError, match='failed to initialize plugin "Broken": ') as caught:
         load_plugins(("*",), {}, [point])
@@ -120,9 +116,7 @@ def test_a_plugin_that_cannot_be_made_is_a_reason_not_to_start(value: str, told:
     assert load_plugins(("*", "-Broken"), {}, [point]).names == STANDARD
 
 
-def test_a_scheduler_with_a_broken_plugin_says_which_setting_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_plugin_is_reported_by_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "broken-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
@@ -132,7 +126,7 @@ def test_a_scheduler_with_a_broken_plugin_says_which_setting_is_wrong(
         Scheduler(load(SchedulerSettings, {}))
 
 
-def test_a_plugin_that_raises_fails_the_attempt_and_keeps_what_runs() -> None:
+def test_plugin_that_raises_fails_the_attempt() -> None:
     class Raises:
         def filter(self, *_: Any) -> None:
             raise RuntimeError("no idea")

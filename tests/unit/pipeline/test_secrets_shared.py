@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
-from schemas.codec import Known, subject_of
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
-from schemas.keys import ObjectKey, PolicyKey
+from schemas.keys import ObjectKey
 from schemas.topology import BLOBS
 from services._kit.content.blobs import Blobs, digest_of
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
-from services.override_renderer.decide import AtHand, RenderDecision, decide
-from services.override_renderer.state import RendererState, fold
-from tests.support.facts import cluster, placement
+from services.override_renderer.decide import RenderDecision
+from tests.support.facts import cluster, override, placement
+from tests.support.harness import RendererHarness, content
 from tests.support.memory_log import MemoryLog
 
 CLUSTERS = tuple(f"m{number}" for number in range(20))
@@ -29,27 +29,24 @@ MIB = 1 << 20
 PASSWORD = "aHVudGVyMg=="
 
 
-def world(
-    kind: str, content: dict[str, Any], policy: PolicyChanged | None = None
-) -> tuple[RendererState, ObjectKey, AtHand]:
+def world(kind: str, body: dict[str, Any], *policies: PolicyChanged) -> tuple[RendererHarness, ObjectKey]:
     key = ObjectKey("", f"{kind.lower()}s", "default", "large")
-    manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "large", "namespace": "default"}, **content}
-    data = msgspec.json.encode(manifest)
+    metadata = {"name": "large", "namespace": "default"}
+    data = msgspec.json.encode({"apiVersion": "v1", "kind": kind, "metadata": metadata, **body})
     naming = DigestKey(b"k" * 32)
-    state, at_hand = RendererState(), AtHand(digest_keys={"default": naming})
+    renderer = RendererHarness()
+    renderer.at_hand.digest_keys["default"] = naming
     digest = naming.digest(data) if kind == "Secret" else digest_of(data)
-    at_hand.blobs[digest] = data
+    renderer.at_hand.blobs[digest] = data
     named = {"key": key, "uid": "u1", "api_version": "v1", "kind": kind}
-    events: list[Known] = [
+    renderer.given(
         *(cluster(name) for name in CLUSTERS),
-        *([policy] if policy is not None else []),
+        *policies,
         TemplateChanged(**named, digest=digest),
         BindingRequested(**named, spec=Raw(b"{}"), generation=1),
-        msgspec.structs.replace(placement(**dict.fromkeys(CLUSTERS, 0)), key=key, uid="u1"),
-    ]
-    for seq, event in enumerate(events, 1):
-        fold(state, seq, subject_of(event), event)
-    return state, key, at_hand
+        replace(placement(**dict.fromkeys(CLUSTERS, 0)), key=key, uid="u1"),
+    )
+    return renderer, key
 
 
 def rendered(works: RenderDecision) -> list[WorkRendered]:
@@ -58,9 +55,9 @@ def rendered(works: RenderDecision) -> list[WorkRendered]:
     return found
 
 
-async def test_a_large_configmap_of_twenty_clusters_is_stored_once() -> None:
-    state, key, at_hand = world("ConfigMap", {"data": {"text": "x" * (3 * MIB // 2)}})
-    works = decide(state, key, at_hand)
+async def test_large_configmap_of_twenty_clusters_is_stored_once() -> None:
+    renderer, key = world("ConfigMap", {"data": {"text": "x" * (3 * MIB // 2)}})
+    works = renderer.decision(key)
     assert {event.digest for event in rendered(works)} == {digest for digest, _ in works.blobs}
     log = MemoryLog(BLOBS)
     blobs = Blobs(log)
@@ -70,9 +67,9 @@ async def test_a_large_configmap_of_twenty_clusters_is_stored_once() -> None:
     assert sum(len(msgspec.json.encode(event)) for event in works.events) < 20 * 1000
 
 
-def test_each_cluster_reads_its_own_marks_from_shared_bytes() -> None:
-    state, key, at_hand = world("ConfigMap", {"data": {"text": "x" * 8192}})
-    works = decide(state, key, at_hand)
+def test_each_cluster_adds_its_labels_to_shared_bytes() -> None:
+    renderer, key = world("ConfigMap", {"data": {"text": "x" * 8192}})
+    works = renderer.decision(key)
     (data,) = {data for _, data in works.blobs}
     ids = set()
     for event in rendered(works):
@@ -84,19 +81,18 @@ def test_each_cluster_reads_its_own_marks_from_shared_bytes() -> None:
     assert len(ids) == len(CLUSTERS)
 
 
-def test_a_small_configmap_rides_in_its_facts_with_its_marks() -> None:
-    state, key, at_hand = world("ConfigMap", {"data": {"text": "x"}})
-    works = decide(state, key, at_hand)
+def test_small_configmap_is_inline_with_its_labels() -> None:
+    renderer, key = world("ConfigMap", {"data": {"text": "x"}})
+    works = renderer.decision(key)
     assert not works.blobs
     for event in rendered(works):
         assert not event.shared
-        assert isinstance(event.manifest, Raw)
-        assert msgspec.json.decode(event.manifest)["metadata"]["labels"][const.WORK_ID_LABEL]
+        assert content(event)["metadata"]["labels"][const.WORK_ID_LABEL]
 
 
-def test_a_small_secret_is_shared_too_and_no_fact_tells_of_it() -> None:
-    state, key, at_hand = world("Secret", {"data": {"password": PASSWORD}})
-    works = decide(state, key, at_hand)
+def test_small_secret_is_shared_and_in_no_fact() -> None:
+    renderer, key = world("Secret", {"data": {"password": PASSWORD}})
+    works = renderer.decision(key)
     assert works.secret
     assert len({digest for digest, _ in works.blobs}) == 1
     for event in rendered(works):
@@ -106,20 +102,11 @@ def test_a_small_secret_is_shared_too_and_no_fact_tells_of_it() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-def test_what_is_wrong_with_an_override_is_told_unless_it_may_quote_a_secret(kind: str) -> None:
+def test_override_problem_is_withheld_for_secrets(kind: str) -> None:
     rule = {"path": f"/data/password/{PASSWORD}", "operator": "replace", "value": "x"}
-    content = {
-        "kind": "OverridePolicy",
-        "metadata": {"name": "op", "namespace": "default"},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "v1", "kind": kind}],
-            "overrideRules": [{"overriders": {"plaintext": [rule]}}],
-        },
-    }
-    policy = PolicyChanged(
-        key=PolicyKey("OverridePolicy", "default", "op"), uid="o", manifest=Raw(msgspec.json.encode(content))
-    )
-    state, key, at_hand = world(kind, {"data": {"password": PASSWORD}}, policy)
-    problems = {event.problem for event in rendered(decide(state, key, at_hand))}
+    selectors = [{"apiVersion": "v1", "kind": kind}]
+    policy = override({"overriders": {"plaintext": [rule]}}, resourceSelectors=selectors)
+    renderer, key = world(kind, {"data": {"password": PASSWORD}}, policy)
+    problems = {event.problem for event in rendered(renderer.decision(key))}
     assert "" not in problems
     assert (problems == {WITHHELD}) is (kind == "Secret")

@@ -38,7 +38,7 @@ class Sum:
 
 @settings(deadline=None)
 @given(st.integers(1, 300), st.data())
-async def test_up_to_three_are_found_each_with_its_reason(count: int, data: st.DataObject) -> None:
+async def test_up_to_three_culprits_are_found_with_reasons(count: int, data: st.DataObject) -> None:
     names = [item["clusterName"] for item in items(count)]
     bad = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     attempt = Sum(count, *bad)
@@ -49,21 +49,21 @@ async def test_up_to_three_are_found_each_with_its_reason(count: int, data: st.D
     assert all(why in {str(PROBLEM), *(f"{name} is wrong" for name in bad)} for why in found.values())
 
 
-async def test_where_the_sum_of_nothing_fails_no_report_is_at_fault() -> None:
+async def test_no_report_is_at_fault_if_the_empty_sum_fails() -> None:
     attempt = Sum(100, "m3", nothing=False)
     with pytest.raises(NoCulprit):
         await culprits(items(100), PROBLEM, attempt)
     assert attempt.attempts == 1
 
 
-async def test_too_many_culprits_cost_no_more_than_a_few() -> None:
+async def test_attempts_are_bounded_for_many_culprits() -> None:
     attempt = Sum(1000, *(f"m{number}" for number in range(500)))
     with pytest.raises(NoCulprit):
         await culprits(items(1000), PROBLEM, attempt)
     assert attempt.attempts == enough(1000) < 40
 
 
-async def test_who_was_at_fault_before_is_suspected_first() -> None:
+async def test_earlier_culprits_are_tried_first() -> None:
     attempt = Sum(1000, "m7", "m8")
     assert set(await culprits(items(1000), PROBLEM, attempt, ["m7", "m8", "m9"])) == {"m7", "m8"}
     assert attempt.attempts <= 7
@@ -73,7 +73,7 @@ async def test_who_was_at_fault_before_is_suspected_first() -> None:
     assert set(await culprits(items(1000), PROBLEM, Sum(1000, "m7", "m9"), ["m7"])) == {"m7", "m9"}
 
 
-def test_a_report_that_is_left_out_leaves_its_cluster_unknown() -> None:
+def test_report_left_out_leaves_its_cluster_unknown() -> None:
     said = items(2)
     assert without(said, {"m1"}, whole=False) == [
         said[0],
@@ -82,7 +82,7 @@ def test_a_report_that_is_left_out_leaves_its_cluster_unknown() -> None:
     assert without(said, {"m1"}, whole=True) == said[:1]
 
 
-def test_who_says_something_else_is_heard_again() -> None:
+def test_changed_report_ends_the_fault() -> None:
     said = items(2)
     fault = Fault({"m1": "wrong"}, {"m1": said[1]}, whole=True)
     assert fault.still(said) == fault

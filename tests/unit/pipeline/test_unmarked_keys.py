@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.codec import Known
-from schemas.events.eviction import EvictionRequested
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateDeleted
 from services._kit.base.settings import load
@@ -22,15 +21,15 @@ from services.janitor.decide import CleanupDecision
 from services.janitor.decide import decide as ends
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
-from tests.support.facts import KEY, binding, cluster, placement, template
-from tests.support.varied_facts import CARES, NOW, histories, messages, seen, tainted, task, work
+from tests.support.facts import KEY, binding, cluster, evicted, placement, template, work
+from tests.support.varied_facts import CARES, NOW, histories, messages, seen, tainted
 
 RETENTION = 10.0
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("template", "binding", "eviction", "work", "observed", "rollup", "cluster"))
-def test_nothing_is_summed_or_written_for_an_object_that_no_fact_marked(history: list[Known]) -> None:
+def test_unmarked_object_is_not_summed(history: list[Known]) -> None:
     service = StatusAggregator(AggregatorSettings(control_kubeconfig="none", events=False))
     state = service.new_state()
     for message, event in messages(history):
@@ -41,7 +40,7 @@ def test_nothing_is_summed_or_written_for_an_object_that_no_fact_marked(history:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("cluster", "binding", "placement", "eviction", "rollup"), st.booleans())
-def test_nothing_leaves_a_cluster_for_a_fact_that_marked_nothing(history: list[Known], enabled: bool) -> None:
+def test_unmarked_object_is_not_evicted(history: list[Known], enabled: bool) -> None:
     gates = {"FLEETLOG_FEATURE_GATES": "Failover=true", "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true"}
     service = Failover(load(FailoverSettings, gates if enabled else {}))
     state = service.new_state()
@@ -53,7 +52,7 @@ def test_nothing_leaves_a_cluster_for_a_fact_that_marked_nothing(history: list[K
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(histories("cluster", "template", "binding", "work", "observed"))
-def test_nothing_comes_to_its_end_by_a_fact_that_marked_nothing(history: list[Known]) -> None:
+def test_unmarked_object_is_not_purged(history: list[Known]) -> None:
     state = janitor.JanitorState(held=10_000)
 
     def over() -> bool:
@@ -75,21 +74,21 @@ def marks_last(service: StatusAggregator | Failover, *history: Known) -> bool:
 
 
 ROLLED_UP = StatusRolledUp(key=KEY, uid="u1", items=(ClusterStatusItem(cluster="m1", applied=True),))
-EVICTED = EvictionRequested(key=KEY, uid="u1", tasks=(task("m1"),))
+EVICTED = evicted("m1", "Directly", created_at=NOW)
 
 
 @pytest.mark.parametrize(
     ("before", "marks"),
     [
         ([cluster("m1"), template(), placement(m1=1)], False),
-        ([work("m1", "u1")], True),
+        ([work("m1")], True),
         ([seen("m1", "u1", 1, absent=False)], True),
         ([ROLLED_UP], True),
         ([EVICTED], True),
     ],
     ids=["nothing to sum", "a work", "a report", "a sum", "an eviction"],
 )
-def test_a_changed_binding_is_summed_anew_once_there_is_something_to_sum(before: list[Known], marks: bool) -> None:
+def test_changed_binding_is_summed_once_there_is_a_status(before: list[Known], marks: bool) -> None:
     service = StatusAggregator(AggregatorSettings(control_kubeconfig="none", events=False))
     for event in (binding(replicas=3), template(), placement(m1=2), TemplateDeleted(key=KEY, uid="u1")):
         assert marks_last(service, *before, event) is marks
@@ -105,9 +104,7 @@ def test_a_changed_binding_is_summed_anew_once_there_is_something_to_sum(before:
     ],
     ids=["no reason to leave", "its health counts", "a taint somewhere", "an eviction"],
 )
-def test_a_changed_binding_or_placement_is_looked_at_where_it_may_have_to_move(
-    before: list[Known], marks: bool
-) -> None:
+def test_changed_binding_is_marked_where_it_may_have_to_move(before: list[Known], marks: bool) -> None:
     service = Failover(load(FailoverSettings, {}))
     for event in (binding(replicas=3), placement(m1=2)):
         assert marks_last(service, *before, event) is marks

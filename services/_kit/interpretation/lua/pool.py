@@ -66,7 +66,7 @@ class LuaPool:
         self._stopped: dict[str, tuple[int, float]] = {}
 
     async def evaluate(self, operation: Operation, script: str, arguments: Sequence[Any]) -> Any:
-        """The result of one operation (reference 03 §5.3); raises InterpretError, WorkerUnavailable."""
+        """The result of one operation (docs/sources.md#interpreters); raises InterpretError, WorkerUnavailable."""
         self._refuse_aside(script)
         job = _Job(LuaCall(operation, script, list(arguments)), asyncio.get_running_loop().create_future())
         self._waiting.append(job)

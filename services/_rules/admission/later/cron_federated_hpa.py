@@ -1,4 +1,4 @@
-"""Rules of CronFederatedHPA and its schedules (reference 01 §4.3)."""
+"""Rules of CronFederatedHPA and its schedules (docs/sources.md#admission)."""
 
 import re
 import zoneinfo

@@ -1,4 +1,4 @@
-"""Defaults and rules of FederatedHPA: those of a HorizontalPodAutoscaler, and some more (reference 01 §4.2, §4.3)."""
+"""Defaults and rules of FederatedHPA: those of a HorizontalPodAutoscaler, and some more (docs/sources.md#admission)."""
 
 from collections.abc import Mapping
 from typing import Any, Final

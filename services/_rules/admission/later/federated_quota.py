@@ -1,4 +1,7 @@
-"""Rules of FederatedResourceQuota and ClusterTaintPolicy, and what a quota lets bindings use (01 §4.3, §5.1)."""
+"""Rules of FederatedResourceQuota and ClusterTaintPolicy, and what a quota lets bindings use.
+
+Source: docs/sources.md#admission, #quota.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

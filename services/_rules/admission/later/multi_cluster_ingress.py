@@ -1,4 +1,4 @@
-"""Rules of MultiClusterIngress: those of a Kubernetes Ingress (reference 01 §4.3)."""
+"""Rules of MultiClusterIngress: those of a Kubernetes Ingress (docs/sources.md#admission)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Rules of MultiClusterService (reference 01 §4.3)."""
+"""Rules of MultiClusterService (docs/sources.md#admission)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Rules of ResourceRegistry (reference 01 §4.5)."""
+"""Rules of ResourceRegistry (docs/sources.md#admission)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Defaults and rules of OverridePolicy and ClusterOverridePolicy (reference 01 §4.2, §4.3)."""
+"""Defaults and rules of OverridePolicy and ClusterOverridePolicy (docs/sources.md#admission)."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Rules for the parts that policies share: affinities, placement, spread constraints, failover (reference 01 §4.3)."""
+"""Rules for the parts that policies share: affinities, placement, spread constraints, failover.
+
+Source: docs/sources.md#admission.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Lists the objects that a template needs beside it in a member (reference 03 §5.6 and §5.9, 01 §3.5)."""
+"""Lists the objects that a template needs beside it in a member (docs/sources.md#dependencies)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Decides whether a member's object is healthy: the native health rules (reference 03 §4.4)."""
+"""Decides whether a member's object is healthy: the native health rules (docs/sources.md#status)."""
 
 from schemas.manifest import Manifest
 from services._rules.interpreter.common.interpretation import list_at, object_at, whole_number

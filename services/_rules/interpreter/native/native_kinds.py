@@ -1,6 +1,6 @@
 """The built-in interpretation of Kubernetes' own kinds, as a table, and the default for every other kind.
 
-Which kind offers which operation: reference 03 §5.7. Kinds are looked up by exact apiVersion and kind.
+Which kind offers which operation: docs/sources.md#interpreters. Kinds are looked up by exact apiVersion and kind.
 """
 
 from collections.abc import Callable

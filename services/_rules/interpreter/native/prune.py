@@ -1,4 +1,4 @@
-"""Removes what a control plane wrote into an object and what a member must write itself (reference 03 §1.8).
+"""Removes what a control plane wrote into an object and what a member must write itself (docs/sources.md#rendering).
 
 The rules of a kind go by the kind alone, whatever its API group.
 """

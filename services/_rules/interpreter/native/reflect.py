@@ -1,4 +1,4 @@
-"""Takes from a member's object the status that the control plane collects (reference 03 §4.3)."""
+"""Takes from a member's object the status that the control plane collects (docs/sources.md#status)."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Replicas of a workload, what each needs, and the setting of another number (reference 01 §2.9, 03 §5.8)."""
+"""Replicas of a workload, what each needs, and the setting of another number.
+
+Source: docs/sources.md#binding-requests, #interpreters.
+"""
 
 from typing import Any, Final, TypeAlias
 

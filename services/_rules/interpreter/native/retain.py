@@ -1,4 +1,7 @@
-"""Carries over what belongs to the member: fields that its controllers own stay as observed (reference 03 §3.5)."""
+"""Carries over what belongs to the member: fields that its controllers own stay as observed.
+
+Source: docs/sources.md#retention.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Folds the statuses of members into that of a template, by kind (reference 03 §4.7 and §4.8)."""
+"""Folds the statuses of members into that of a template, by kind (docs/sources.md#status)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias

@@ -1,7 +1,7 @@
 """Interpreter scripts bundled with the product for kinds of other projects.
 
 One file per kind, `thirdparty/<group>/<version>/<Kind>.yaml`, is a ResourceInterpreterCustomization as a user could
-write it (reference 03 §5.10). Each kind is read on its first use.
+write it (docs/sources.md#interpreters). Each kind is read on its first use.
 """
 
 from __future__ import annotations

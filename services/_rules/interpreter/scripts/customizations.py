@@ -1,7 +1,7 @@
 """Which scripts answer for which kind and operation: all ResourceInterpreterCustomizations together.
 
 Customizations of one target are ordered by name. The first script of an operation answers; scripts that find
-dependencies all do (reference 03 §5.3).
+dependencies all do (docs/sources.md#interpreters).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Decides what an empty Lua table was: an object, a list, or nothing (reference 03 §5.4).
+"""Decides what an empty Lua table was: an object, a list, or nothing (docs/sources.md#interpreters).
 
 Lua has one kind of table for both. The objects that a script was given are the witnesses: an empty table becomes an
 object or a list where one of them has an empty one at the same path, positions in lists left out, and vanishes

@@ -1,4 +1,4 @@
-"""The four helpers that an interpreter script gets from `require("kube")` (reference 03 §5.4)."""
+"""The four helpers that an interpreter script gets from `require("kube")` (docs/sources.md#interpreters)."""
 
 import math
 from collections.abc import Sequence

@@ -107,7 +107,7 @@ def components_of(value: Any) -> list[dict[str, Any]]:
 def dependencies_of(values: Sequence[Any]) -> list[Reference]:
     """The dependencies that scripts name together: valid, each once, in order; raises InterpretError for invalid ones.
 
-    Those with a label selector are never taken for one another (reference 03 §5.3).
+    Those with a label selector are never taken for one another (docs/sources.md#interpreters).
     """
     named: dict[tuple[str, ...], Reference] = {}
     selecting: list[Reference] = []

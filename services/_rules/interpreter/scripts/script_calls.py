@@ -1,4 +1,4 @@
-"""Arguments and validated results of each script operation (reference 03 §5.3).
+"""Arguments and validated results of each script operation (docs/sources.md#interpreters).
 
 A script answers with values: the name of a Lua type and, for tables, JSON in which every empty table is an empty list.
 """

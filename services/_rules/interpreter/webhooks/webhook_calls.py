@@ -1,4 +1,4 @@
-"""Encodes webhook requests for an operation, and decodes the answers (reference 03 §5.5).
+"""Encodes webhook requests for an operation, and decodes the answers (docs/sources.md#interpreter-webhooks).
 
 Results have the form of those of scripts, so that callers need not know which level answered.
 """

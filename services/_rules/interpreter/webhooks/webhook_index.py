@@ -1,6 +1,7 @@
 """Which webhook answers for which kind and operation: all ResourceInterpreterWebhookConfigurations together.
 
-Webhooks are ordered by `<configuration>/<webhook>`; only the first with a matching rule is called (reference 03 §5.5).
+Webhooks are ordered by `<configuration>/<webhook>`; only the first with a matching rule is called
+(docs/sources.md#interpreter-webhooks).
 """
 
 from __future__ import annotations

@@ -330,8 +330,3 @@ def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldEr
 def changed(paths: tuple[str, ...], new: Any, old: Any, path: str = "") -> list[FieldError]:
     """Return an error for each of the fields that differs."""
     return [error for one in paths for error in immutable(place(path, one), lookup(new, one), lookup(old, one))]
-
-
-def immutable(field: str, new: Any, old: Any, shown: Any = None) -> list[FieldError]:
-    """Return an error when a field that may not change did; `shown` replaces the value in the message."""
-    return [] if new == old else [invalid(field, new if shown is None else shown, "field is immutable")]

@@ -1,4 +1,4 @@
-"""Resource usage of a binding, and whether its size or a request triggers rescheduling (reference 02 §1.6, §1.7)."""
+"""Resource usage of a binding, and whether its size or a request triggers rescheduling (docs/sources.md#scheduling)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""Division of replicas among clusters by weight: the highest-quotient method of Webster (reference 02 §4.2)."""
+"""Division of replicas among clusters by weight: the highest-quotient method of Webster.
+
+Source: docs/sources.md#replica-division.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace

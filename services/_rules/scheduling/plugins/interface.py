@@ -1,4 +1,4 @@
-"""The interface of scheduler plugins: filters, scores, and their results (reference 02 §2.2).
+"""The interface of scheduler plugins: filters, scores, and their results (docs/sources.md#scheduler-plugins).
 
 A plugin is an object with at least one of `filter` and `score`; `filter_with_context` and `normalize` go beyond them.
 It has to be quick and to answer the same for the same arguments: its answers are asked for again to explain a decision.

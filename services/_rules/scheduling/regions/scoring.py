@@ -1,4 +1,7 @@
-"""Selection by region: scores of regions, the choice among sets of regions, and their clusters (02 §3.4–3.6)."""
+"""Selection by region: scores of regions, the choice among sets of regions, and their clusters.
+
+Source: docs/sources.md#cluster-selection.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,7 @@
-"""Finds the set of regions of greatest weight that satisfies limits on their number and size (reference 02 §3.6)."""
+"""Finds the set of regions of greatest weight that satisfies limits on their number and size.
+
+Source: docs/sources.md#cluster-selection.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate

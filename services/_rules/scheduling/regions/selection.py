@@ -1,4 +1,7 @@
-"""Which of the ranked clusters are used, as far as spread constraints narrow them down (reference 02 §3.2, §3.3)."""
+"""Which of the ranked clusters are used, as far as spread constraints narrow them down.
+
+Source: docs/sources.md#cluster-selection.
+"""
 
 from collections.abc import Sequence
 

@@ -103,7 +103,8 @@ def walk(content: bytes, key: bytes | None, *, last: bool = False) -> Iterator[R
             yield found
             at = found.end
             continue
-        if (alone := _alone(content, at, before)) is not None:
+        alone = _alone(content, at, before)
+        if alone is not None and (key is None or _first(content, at + 1, alone.end, before, key) is None):
             # Its neighbour may be damaged as well: each is a gap of its own.
             yield alone
             at, before = alone.end, alone.last
@@ -155,13 +156,21 @@ def _record(content: bytes, at: int, key: bytes | None) -> Record | None:
 
 
 def _next(content: bytes, at: int, before: int, key: bytes | None) -> Record | None:
-    """The first whole record behind a place that is none: where the length says, else wherever it is."""
-    guess = parts(content, at)
+    """The first whole record behind a place that is none.
+
+    A damaged length may lead past records that are whole, so it is followed only where no checksum can tell.
+    """
+    guess = parts(content, at) if key is None else None
     if guess is not None and at + guess[0] < len(content):
         found = _record(content, at + guess[0], key)
         if found is not None:
             return found
-    for place in range(at + 1, len(content) - SHORTEST + 1):
+    return _first(content, at + 1, len(content), before, key)
+
+
+def _first(content: bytes, start: int, end: int, before: int, key: bytes | None) -> Record | None:
+    """The first whole record that begins in a part of a block."""
+    for place in range(start, min(end, len(content) - SHORTEST + 1)):
         if content[place + 3] & 0x7E:
             continue  # Longer than any record.
         seq = int.from_bytes(content[place + 4 : place + 12], "little")

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Raw
+from typing import Any
 
 from schemas.codec import encode, subject_of
 from schemas.events.observed import Drift, WorkObserved
-from schemas.events.work import WorkRendered
 from schemas.topology import OBSERVED
 from services._kit.delivery.lane_parts import instead_of, says_the_same
 from services._rules.delivery.drift import removed
 from services._rules.history.event_words import summarize
 from services._rules.history.timeline import Fact, timeline
 from services.status_aggregator.event_announcements import announce
-from services.status_aggregator.state import AggregatorState, fold
-from tests.support.facts import KEY, binding, cluster, placement, template
+from tests.support import facts
+from tests.support.harness import aggregator_of
 
 DRIFT = (Drift(".spec.replicas", "kubectl-edit", "Update", 2.0), Drift(".metadata.labels.app"))
 WORDS = ".spec.replicas was changed by kubectl-edit; .metadata.labels.app was changed by an unknown writer; put back"
 
 
-def seen(**fields: object) -> WorkObserved:
-    status = Raw(msgspec.json.encode({"replicas": 1}))
-    event = WorkObserved(
-        cluster="m1", key=KEY, uid="u1", work_seq=6, digest="d", applied=True, health="Healthy", status=status
-    )
-    return msgspec.structs.replace(event, **fields)
+def seen(**fields: Any) -> WorkObserved:
+    return facts.seen("m1", work_seq=6, **fields)
 
 
-def test_a_repair_is_a_line_of_the_history_that_no_work_caused() -> None:
+def test_repaired_drift_is_a_history_line_without_cause() -> None:
     repaired = seen(operation="updated", drift=DRIFT)
     assert summarize(repaired, seen()) == f"m1: {WORDS}, Healthy"
     assert summarize(seen(operation="created", drift=removed())) == (
@@ -39,28 +33,24 @@ def test_a_repair_is_a_line_of_the_history_that_no_work_caused() -> None:
     assert step.causes == ()
 
 
-def test_a_repair_is_a_warning_on_the_template() -> None:
-    state = AggregatorState()
-    work = WorkRendered(cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d")
-    for seq, event in enumerate((cluster("m1"), template(), binding(1), placement(m1=1), work), 1):
-        fold(state, seq, subject_of(event), event)
-    note = announce(state, seen(operation="updated", drift=DRIFT))
+def test_repaired_drift_is_a_warning_event() -> None:
+    note = announce(aggregator_of().state, seen(operation="updated", drift=DRIFT))
     assert note is not None
     assert (note.reason, note.warning, note.uid) == ("DriftRepaired", True, "u1")
     assert note.message == f"cluster m1: {WORDS}"
 
 
-def test_each_repair_is_said_though_the_object_is_as_it_was() -> None:
+def test_each_repair_is_reported_though_nothing_changed() -> None:
     assert says_the_same(seen(), seen(operation="updated"))
     assert not says_the_same(seen(), seen(operation="updated", drift=DRIFT))
 
 
-def test_a_repair_that_was_not_sent_yet_is_said_with_the_next_report() -> None:
+def test_unsent_repair_is_reported_with_the_next_report() -> None:
     sent = instead_of(seen(operation="updated", drift=DRIFT), seen(at=9.0))
     assert (sent.operation, sent.drift, sent.at) == ("updated", DRIFT, 9.0)
 
 
-def test_two_repairs_in_one_report_are_both_said_and_a_new_object_says_all() -> None:
+def test_repairs_of_one_report_are_joined() -> None:
     other = (Drift(".spec.paused", "kubectl-patch", "Update", 3.0),)
     first, again = seen(operation="updated", drift=DRIFT), seen(operation="updated", drift=other)
     assert instead_of(first, again).drift == (*DRIFT, *other)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from functools import partial
+from typing import Any, Self
 
 import pytest
 
@@ -21,21 +23,15 @@ from services.cluster_monitor.state import Probe
 from tests.support.waiting import eventually
 
 
-async def test_a_member_that_changed_is_looked_at_once_when_it_is_quiet_again() -> None:
-    probes: asyncio.Queue[Probe] = asyncio.Queue()
-    control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
-    prober = Prober("m1", Members(control), {}, probes.put_nowait, interval=3600.0, clock=SystemClock())
-    try:
-        await probes.get()
+async def test_changed_member_is_probed_once_it_is_quiet() -> None:
+    async with Looks(interval=3600.0) as looks:
+        await looks.probes.get()
         for _ in range(5):
-            prober.look_when_quiet()
-        assert probes.empty()
-        probe = await probes.get()
+            looks.prober.look_when_quiet()
+        assert looks.probes.empty()
+        probe = await looks.probes.get()
         assert "apiEndpoint" in probe.error
-        assert probes.empty()
-    finally:
-        await prober.close()
-        await control.close()
+        assert looks.probes.empty()
 
 
 class Member:
@@ -62,12 +58,17 @@ class Member:
 class Looks:
     """A prober of such a member; the interval is that of the test."""
 
-    def __init__(self, interval: float) -> None:
+    def __init__(
+        self, interval: float, take: Callable[[Probe], Any] | None = None, missed: Callable[[], None] | None = None
+    ) -> None:
         self.probes: asyncio.Queue[Probe] = asyncio.Queue()
         self.control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
-        self.prober = Prober(
-            "m1", Members(self.control), {}, self.probes.put_nowait, interval=interval, clock=SystemClock()
-        )
+        taker, more = take or self.probes.put_nowait, () if missed is None else (missed,)
+        members = Members(self.control)
+        self.prober = Prober("m1", members, {}, taker, *more, interval=interval, clock=SystemClock())
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def next(self) -> int:
         """How many kinds the next look finds."""
@@ -76,7 +77,7 @@ class Looks:
         assert summary is not None
         return sum(len(group["resources"]) for group in summary["apiEnablements"])
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.prober.close()
         await self.control.close()
 
@@ -94,9 +95,8 @@ def _members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_members")
-async def test_what_a_member_serves_is_asked_for_when_its_definitions_changed_and_not_when_it_is_busy() -> None:
-    looks = Looks(interval=3600.0)
-    try:
+async def test_discovery_follows_changed_definitions_only() -> None:
+    async with Looks(interval=3600.0) as looks:
         assert await looks.next() == 1
         looks.prober.look_when_quiet()
         assert await looks.next() == 1
@@ -105,32 +105,24 @@ async def test_what_a_member_serves_is_asked_for_when_its_definitions_changed_an
         # What was just defined may be served a moment later: a look after that asks again.
         looks.prober.look_when_quiet()
         assert await looks.next() == 3
-    finally:
-        await looks.close()
 
 
 @pytest.mark.usefixtures("_members")
-async def test_a_member_that_is_always_busy_is_asked_what_it_serves_at_every_interval() -> None:
-    looks = Looks(interval=0.02)
-    try:
+async def test_busy_member_is_discovered_at_every_interval() -> None:
+    async with Looks(interval=0.02) as looks:
         found = await looks.next()
         while found < 3:
             looks.prober.look_when_quiet()
             found = await looks.next()
-    finally:
-        await looks.close()
 
 
 @pytest.mark.usefixtures("_members")
-async def test_another_cluster_at_that_address_is_asked_what_it_serves() -> None:
-    looks = Looks(interval=3600.0)
-    try:
+async def test_changed_endpoint_is_discovered_again() -> None:
+    async with Looks(interval=3600.0) as looks:
         assert await looks.next() == 1
         looks.prober.update({"apiEndpoint": "https://elsewhere"})
         looks.prober.look_when_quiet()
         assert await looks.next() == 11
-    finally:
-        await looks.close()
 
 
 class Broken:
@@ -151,59 +143,46 @@ class Broken:
         return
 
 
-async def test_whatever_a_member_answers_it_is_probed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_member_with_unforeseen_answers_is_probed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Broken()
 
     async def opened(*_: object) -> Broken:
         return member
 
     monkeypatch.setattr(access.Member, "open", opened)
-    looks = Looks(interval=0.01)
-    try:
+    async with Looks(interval=0.01) as looks:
         probe = await looks.probes.get()
         assert not probe.online
         assert "AttributeError: 'int' object has no attribute 'get'" in probe.error
         member.mended = True
         while not (await looks.probes.get()).online:
             continue
-    finally:
-        await looks.close()
 
 
 @pytest.mark.usefixtures("_members")
-async def test_the_next_probe_comes_soon_where_the_taker_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_is_repeated_soon_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "SOON_SECONDS", 0.01)
-    control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
     taken: list[Probe] = []
 
     def take(probe: Probe) -> bool:
         taken.append(probe)
         return len(taken) < 3
 
-    prober = Prober("m1", Members(control), {}, take, interval=3600.0, clock=SystemClock())
-    try:
+    async with Looks(3600.0, take):
         await eventually(lambda: len(taken) == 3)
         await asyncio.sleep(0.05)
         assert len(taken) == 3, "then the interval counts again"
-    finally:
-        await prober.close()
-        await control.close()
 
 
-async def test_a_prober_that_hangs_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_probe_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(*_: object) -> Member:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(access.Member, "open", hangs)
     monkeypatch.setattr(probing, "SLACK_SECONDS", -probing.PROBE_SECONDS)
-    control = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
-    missed, probes = asyncio.Event(), asyncio.Queue()  # type: ignore[var-annotated]
-    prober = Prober("m1", Members(control), {}, probes.put_nowait, missed.set, interval=0.01, clock=SystemClock())
-    try:
+    missed = asyncio.Event()
+    async with Looks(0.01, missed=missed.set) as looks:
         async with asyncio.timeout(60):
             await missed.wait()
-        assert probes.empty()
-    finally:
-        await prober.close()
-        await control.close()
+        assert looks.probes.empty()

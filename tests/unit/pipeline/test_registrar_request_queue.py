@@ -46,7 +46,7 @@ async def test_requests_are_bounded_in_number_and_size() -> None:
     await counter.line.close()
 
 
-async def test_requests_that_waited_too_long_are_turned_away_and_later_ones_attended(
+async def test_requests_that_waited_too_long_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counter = Counter()

@@ -68,7 +68,7 @@ def seen(version: str, text: str) -> Kept:
     return Kept.of(state(version, text))
 
 
-async def test_a_late_answer_does_not_replace_what_the_watch_told_after_it(kind: Kind) -> None:
+async def test_late_answer_does_not_replace_a_later_watch_event(kind: Kind) -> None:
     kind.listed([seen("10", "before")])
     kind.changed("MODIFIED", seen("11", "our write"))
     kind.changed("MODIFIED", seen("12", "a status after our write"))
@@ -76,9 +76,7 @@ async def test_a_late_answer_does_not_replace_what_the_watch_told_after_it(kind:
     assert kind.live[PLACE]["text"] == "a status after our write"
 
 
-async def test_an_answer_ahead_of_the_watch_counts_and_older_news_do_not_undo_it(
-    kind: Kind, touched: list[ObjectKey]
-) -> None:
+async def test_answer_ahead_of_the_watch_is_kept(kind: Kind, touched: list[ObjectKey]) -> None:
     kind.listed([seen("10", "before")])
     kind.written(state("12", "our write"))
     touched.clear()
@@ -88,7 +86,7 @@ async def test_an_answer_ahead_of_the_watch_counts_and_older_news_do_not_undo_it
     assert touched == []
 
 
-async def test_a_deletion_told_before_the_answer_stays(kind: Kind) -> None:
+async def test_deletion_before_the_answer_stays(kind: Kind) -> None:
     kind.listed([])
     kind.changed("ADDED", seen("11", "created by us"))
     kind.changed("DELETED", seen("12", "created by us"))
@@ -96,7 +94,7 @@ async def test_a_deletion_told_before_the_answer_stays(kind: Kind) -> None:
     assert PLACE not in kind.live
 
 
-async def test_a_new_list_is_believed_whatever_its_versions(kind: Kind) -> None:
+async def test_new_list_replaces_any_version(kind: Kind) -> None:
     kind.listed([seen("500", "before the store was restored")])
     kind.changed("MODIFIED", seen("510", "before the store was restored"))
     kind.listed([seen("20", "restored")])
@@ -104,14 +102,14 @@ async def test_a_new_list_is_believed_whatever_its_versions(kind: Kind) -> None:
     assert kind.live[PLACE]["text"] == "our write"
 
 
-async def test_versions_that_are_no_numbers_only_tell_equal_from_different(kind: Kind) -> None:
+async def test_versions_without_numbers_are_equal_or_different(kind: Kind) -> None:
     kind.listed([seen("a", "first")])
     kind.changed("MODIFIED", seen("b", "second"))
     kind.changed("MODIFIED", seen("b", "an echo"))
     assert kind.live[PLACE]["text"] == "second"
 
 
-def test_what_a_watch_sends_is_kept_whole_but_for_the_owners_of_its_fields() -> None:
+def test_watched_object_is_kept_without_managed_fields() -> None:
     sent = state("7", "x") | {"status": {"ready": None, "count": 1.0}}
     sent["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     kept = AsBytes().read(msgspec.Raw(msgspec.json.encode(sent)), "apps/v1", "Deployment")
@@ -121,7 +119,7 @@ def test_what_a_watch_sends_is_kept_whole_but_for_the_owners_of_its_fields() -> 
     assert Kept.of({"apiVersion": "apps/v1", "kind": "Deployment", **sent}) == kept
 
 
-async def test_an_object_without_a_work_is_not_kept_and_has_to_be_read(kind: Kind, given: Works) -> None:
+async def test_object_without_a_work_is_read_when_needed(kind: Kind, given: Works) -> None:
     key = ObjectKey("apps", "deployments", *PLACE)
     raw = msgspec.Raw(msgspec.json.encode(state("7", "x")))
     reading = kind._reading
@@ -138,7 +136,7 @@ async def test_an_object_without_a_work_is_not_kept_and_has_to_be_read(kind: Kin
     assert not kind.has_to_be_read(PLACE)
 
 
-async def test_beyond_some_names_every_object_has_to_be_read(kind: Kind) -> None:
+async def test_beyond_a_bound_every_object_is_read(kind: Kind) -> None:
     kind.list_begins()
     for number in range(UNCLAIMED + 1):
         kind.not_given(("default", f"o{number}"))
@@ -149,7 +147,7 @@ async def test_beyond_some_names_every_object_has_to_be_read(kind: Kind) -> None
     assert not kind.has_to_be_read(("default", "never seen"))
 
 
-async def test_what_does_not_fit_is_known_by_its_version_alone(kind: Kind, touched: list[ObjectKey]) -> None:
+async def test_object_beyond_the_budget_is_kept_by_version(kind: Kind, touched: list[ObjectKey]) -> None:
     kind.listed([seen("10", "x" * 30_000)])
     assert PLACE not in kind.live
     assert kind.has_to_be_read(PLACE)
@@ -165,7 +163,7 @@ async def test_what_does_not_fit_is_known_by_its_version_alone(kind: Kind, touch
     assert PLACE not in kind.live
 
 
-async def test_a_list_replaces_what_is_counted(kind: Kind) -> None:
+async def test_list_replaces_the_counted_bytes(kind: Kind) -> None:
     for version in range(10, 20):
         reading = kind._reading
         reading.begin()
@@ -175,7 +173,7 @@ async def test_a_list_replaces_what_is_counted(kind: Kind) -> None:
         assert len(kind.live) == 1
 
 
-async def test_an_object_whose_work_is_gone_is_forgotten(kind: Kind, given: Works) -> None:
+async def test_object_whose_work_ended_is_forgotten(kind: Kind, given: Works) -> None:
     kind.listed([seen("10", "x")])
     given.without.add(ObjectKey("apps", "deployments", *PLACE))
     raw = msgspec.Raw(msgspec.json.encode(state("11", "y")))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from schemas.codec import Known, encode, subject_of
-from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.content.blobs import BlobMissing
@@ -19,53 +18,47 @@ from services._kit.delivery.lane_parts import WorkSource
 from services._kit.log.stream_port import NewMessage
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
-from services.executor.state import ExecutorState, cut, fold
+from services.executor.state import ExecutorState, cut
 from services.override_renderer.app import Fetch, OverrideRenderer
-from tests.support.facts import KEY, cluster
+from tests.support.facts import KEY, cluster, seen, work
+from tests.support.harness import EXECUTOR, Harness
 from tests.support.memory_log import MemoryLog
 
 MANIFEST = b'{"kind":"Deployment","metadata":{"name":"nginx"}}'
-WORK = WorkRendered(
-    cluster="m1", key=KEY, uid="u1", api_version="apps/v1", kind="Deployment", digest="d", manifest=Raw(MANIFEST)
-)
-SHARED = msgspec.structs.replace(WORK, manifest=UNSET, shared=True)
+WORK = work("m1", manifest=Raw(MANIFEST))
+SHARED = replace(WORK, manifest=UNSET, shared=True)
 
 
-def member(mode: str) -> Known:
-    """The fact about m1 with this way of being served."""
-    event = cluster("m1")
-    manifest = msgspec.json.decode(event.manifest)
-    manifest["spec"]["syncMode"] = mode
-    return msgspec.structs.replace(event, manifest=Raw(msgspec.json.encode(manifest)))
+def mode(name: str) -> Known:
+    """The fact about m1 with this sync mode."""
+    return cluster("m1", syncMode=name)
 
 
 def executor_with(*events: Known) -> ExecutorState:
-    state = ExecutorState()
-    for seq, event in enumerate(events, 1):
-        list(fold(state, seq, subject_of(event), event))
-    return state
+    found: ExecutorState = Harness(EXECUTOR, *events).state
+    return found
 
 
-@pytest.mark.parametrize("events", [(member("Pull"), WORK), (WORK, member("Pull"))], ids=["first", "after"])
-def test_of_pull_members_no_manifest_is_kept(events: tuple[Known, ...]) -> None:
+@pytest.mark.parametrize("events", [(mode("Pull"), WORK), (WORK, mode("Pull"))], ids=["first", "after"])
+def test_no_manifest_of_pull_members_is_kept(events: tuple[Known, ...]) -> None:
     state = executor_with(*events)
-    (work, position) = state.of("m1").works[KEY]
-    assert isinstance(work, WorkRendered)
-    assert work.manifest is UNSET
+    (found, position) = state.of("m1").works[KEY]
+    assert isinstance(found, WorkRendered)
+    assert found.manifest is UNSET
     assert cut(state.of("m1")) == {"d": position}
 
 
-def test_of_push_members_it_is() -> None:
-    state = executor_with(member("Push"), WORK)
-    (work, _) = state.of("m1").works[KEY]
-    assert isinstance(work, WorkRendered)
-    assert isinstance(work.manifest, Raw)
-    assert bytes(work.manifest) == MANIFEST
+def test_manifests_of_push_members_are_kept() -> None:
+    state = executor_with(mode("Push"), WORK)
+    (found, _) = state.of("m1").works[KEY]
+    assert isinstance(found, WorkRendered)
+    assert isinstance(found.manifest, Raw)
+    assert bytes(found.manifest) == MANIFEST
     assert cut(state.of("m1")) == {}
 
 
-def test_shared_bytes_are_elsewhere_anyway() -> None:
-    assert cut(executor_with(member("Pull"), SHARED).of("m1")) == {}
+def test_shared_manifests_are_not_cut() -> None:
+    assert cut(executor_with(mode("Pull"), SHARED).of("m1")) == {}
 
 
 class Blobs:
@@ -98,35 +91,33 @@ async def source_of(state: ExecutorState, blobs: Blobs, *events: Known) -> WorkS
     return source
 
 
-async def test_a_member_that_is_served_from_here_from_now_on_gets_its_manifests_from_the_log() -> None:
-    events = member("Pull"), WORK, member("Push")
+async def test_member_turned_push_gets_manifests_from_the_log() -> None:
+    events = mode("Pull"), WORK, mode("Push")
     source = await source_of(executor_with(*events), Blobs(), *events)
     assert await source.blob("d") == MANIFEST
     assert await source.blob("other") == b"blob of other"
 
 
-LATER = msgspec.structs.replace(SHARED, digest="later")
-HELD = WorkObserved(
-    cluster="m1", key=KEY, uid="u1", work_seq=2, digest="d", applied=True, health="Healthy", status=UNSET, at=1.0
-)
+LATER = replace(SHARED, digest="later")
+HELD = seen("m1", work_seq=2, status=UNSET, at=1.0)
 
 
 @pytest.mark.parametrize(
     "lost", [BlobMissing(0, "no blob d"), KeyUnavailable(0, "its key was dropped")], ids=["blob", "key"]
 )
-async def test_a_work_is_delivered_although_the_manifest_before_it_is_lost(lost: LogError) -> None:
-    state = executor_with(member("Push"), SHARED, HELD, LATER)
-    events = member("Push"), SHARED, LATER
+async def test_work_is_delivered_without_its_lost_predecessor(lost: LogError) -> None:
+    state = executor_with(mode("Push"), SHARED, HELD, LATER)
+    events = mode("Push"), SHARED, LATER
     source = await source_of(state, Blobs(), *events)
     assert await source.previous(KEY, LATER) == b"blob of d"
     source = await source_of(state, Blobs(lost), *events)
     assert await source.previous(KEY, LATER) is None
 
 
-async def test_a_work_waits_for_the_manifest_before_it_while_the_log_does_not_answer() -> None:
-    state = executor_with(member("Push"), SHARED, HELD, LATER)
+async def test_work_waits_for_its_predecessor_of_a_silent_log() -> None:
+    state = executor_with(mode("Push"), SHARED, HELD, LATER)
     for trouble in (Unavailable("no leader"), Refused(10008, "JetStream not available")):
-        source = await source_of(state, Blobs(trouble), member("Push"), SHARED, LATER)
+        source = await source_of(state, Blobs(trouble), mode("Push"), SHARED, LATER)
         with pytest.raises(LogError):
             await source.previous(KEY, LATER)
 
@@ -144,15 +135,15 @@ def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
     return inside, SimpleNamespace(state=state, marked=marked)
 
 
-async def test_what_stays_in_force_is_read_from_the_work_that_says_so() -> None:
+async def test_manifest_in_force_is_read_from_its_work() -> None:
     made, inside = renderer(await stored(WORK))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])
     assert made.at_hand.blobs == {"d": MANIFEST}
     assert inside.marked == [KEY]
 
 
-async def test_a_work_that_was_replaced_meanwhile_is_looked_for_again_later() -> None:
-    made, inside = renderer(await stored(msgspec.structs.replace(WORK, digest="another")))
+async def test_replaced_work_is_read_again_later() -> None:
+    made, inside = renderer(await stored(replace(WORK, digest="another")))
     with pytest.raises(LogError):
         await made._fetch(Fetch(KEY, (), inline=(("d", 1),)))
     await made.perform([Fetch(KEY, (), inline=(("d", 1),))])

@@ -15,6 +15,7 @@ from services._kit.base.log_errors import Unavailable
 from services._kit.concurrency import supervision
 from services._kit.log.stream_port import NewMessage
 from services.cluster_monitor.drain_watch import Emptying
+from tests.support.closing import closing
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
@@ -40,20 +41,17 @@ def ground(monkeypatch) -> Ground:
     return Ground()
 
 
-async def test_what_cannot_be_read_holds_a_cluster_until_it_was_said_again(ground):
+async def test_unreadable_report_holds_the_cluster(ground):
     await ground.say("FACTS", WITHDRAWN)
     await ground.say("OBSERVED", ABSENT, b"\x00")
-    emptying = Emptying("m1", ground.logs, ground.empty.set)
-    try:
+    async with closing(Emptying("m1", ground.logs, ground.empty.set)) as emptying:
         await eventually(lambda: emptying._complete == {"FACTS": True, "OBSERVED": True})
         assert not ground.empty.is_set()
         await ground.say("OBSERVED", ABSENT)
         await eventually(ground.empty.is_set)
-    finally:
-        await emptying.close()
 
 
-async def test_a_log_that_fails_is_read_again(ground, monkeypatch):
+async def test_drain_watch_survives_a_failing_log(ground, monkeypatch):
     pump, failures = ground.logs["OBSERVED"].pump, [Unavailable("no leader"), KeyError("x")]
 
     def failing(*arguments, **options):
@@ -64,9 +62,6 @@ async def test_a_log_that_fails_is_read_again(ground, monkeypatch):
     monkeypatch.setattr(ground.logs["OBSERVED"], "pump", failing)
     await ground.say("FACTS", WITHDRAWN)
     await ground.say("OBSERVED", ABSENT)
-    emptying = Emptying("m1", ground.logs, ground.empty.set)
-    try:
+    async with closing(Emptying("m1", ground.logs, ground.empty.set)):
         await eventually(ground.empty.is_set)
         assert not failures
-    finally:
-        await emptying.close()

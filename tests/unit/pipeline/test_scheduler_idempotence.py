@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from schemas.codec import Known, subject_of
-from schemas.envelope import Provenance
-from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided
 from schemas.manifest import Manifest
-from services.scheduler.state import SchedulerState, fold
-from tests.support.facts import KEY, binding, cluster
-from tests.support.placements import decide
+from tests.support.facts import DIVIDED, DYNAMIC, binding, member
+from tests.support.harness import SCHEDULER, Harness
 
-NOW = 1_793_232_000.0
 NAMES = [f"m{number}" for number in range(8)]
-DIVIDED = {"replicaSchedulingType": "Divided"}
-WEIGHTED = {**DIVIDED, "replicaDivisionPreference": "Weighted"}
+WEIGHTED: Manifest = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
 STRATEGIES: list[Manifest | None] = [
     None,
     {"replicaSchedulingType": "Duplicated"},
-    {**DIVIDED, "replicaDivisionPreference": "Aggregated"},
+    DIVIDED["replicaScheduling"],
     WEIGHTED,
-    {**WEIGHTED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}},
+    DYNAMIC["replicaScheduling"],
     {
         **WEIGHTED,
         "weightPreference": {
@@ -59,38 +51,21 @@ FLEETS = st.lists(
 )
 
 
-def member(name: str, region: str, pods: int, used: int = 0) -> ClusterChanged:
-    fact = cluster(name, region=region)
-    manifest = msgspec.json.decode(fact.manifest)
-    room = {"allocatable": {"pods": str(pods)}, "allocated": {"pods": str(used)}}
-    manifest["status"]["resourceSummary"] = room
-    return replace(fact, manifest=msgspec.Raw(msgspec.json.encode(manifest)))
-
-
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(FLEETS, st.sampled_from(STRATEGIES), CONSTRAINTS, st.integers(0, 40), st.sampled_from(["", "a", "b"]))
-def test_deciding_again_changes_nothing(
+def test_scheduling_again_changes_nothing(
     fleet: list[tuple[str, str, int]], strategy: Manifest | None, spread: list[Manifest], replicas: int, uid: str
 ) -> None:
     placement = {"replicaScheduling": strategy, "spreadConstraints": spread}
-    log: list[Known] = [*(member(*one) for one in fleet), binding(replicas, placement, uid=uid)]
-    state = _folded(log)
-    event = decide(state, KEY, NOW, "default-scheduler")
+    members = (member(name, pods=pods, region=region) for name, region, pods in fleet)
+    scheduler = Harness(SCHEDULER, *members, binding(replicas, placement, uid=uid))
+    event = scheduler.decides()
     if not isinstance(event, PlacementDecided):
         return
-    log.append(replace(event, provenance=Provenance(as_of=len(log))))
-    fold(state, len(log), subject_of(log[-1]), log[-1], NOW)
-    assert decide(state, KEY, NOW + 1, "default-scheduler") is None
+    scheduler.now += 1
+    assert scheduler.decided() is None
     given_to = {target.name: target.replicas or 0 for target in event.clusters}
     for name, region, pods in fleet:
-        log.append(member(name, region, pods, given_to.get(name, 0)))
-        fold(state, len(log), subject_of(log[-1]), log[-1], NOW)
-        assert decide(state, KEY, NOW + 1, "default-scheduler") is None
-    assert decide(_folded(log), KEY, NOW + 1, "default-scheduler") is None
-
-
-def _folded(log: list[Known]) -> SchedulerState:
-    state = SchedulerState()
-    for seq, event in enumerate(log, 1):
-        fold(state, seq, subject_of(event), event, NOW)
-    return state
+        scheduler.given(member(name, pods=pods, used={"pods": str(given_to.get(name, 0))}, region=region))
+        assert scheduler.decided() is None
+    assert Harness(SCHEDULER, *(fact for _, fact in scheduler.log)).decided() is None

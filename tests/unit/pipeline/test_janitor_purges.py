@@ -5,22 +5,19 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from schemas.events.cluster import ClusterRemoved
 from schemas.events.estimate import CapacityEstimated
-from schemas.events.eviction import EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.eviction import EvictionFinished
 from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
-from schemas.keys import PolicyKey
 from services._kit.delivery.lane_parts import says_the_same
 from services._rules.history.retention import Purge, trim_position
 from services.janitor.decide import AskHistory, CleanupDecision, End, decide
 from services.janitor.state import Tail, fold, forget_object, unreadable
-from tests.support.facts import KEY, cluster, template
+from tests.support.facts import KEY, POLICY, cluster, evicted, removed, template
 from tests.support.lifetimes import World, named
 
 RETENTION = 100.0
 OVER = 2000.0
-POLICY = PolicyKey("PropagationPolicy", "default", "nginx-propagation")
 
 
 def ended(*members: str) -> World:
@@ -29,9 +26,25 @@ def ended(*members: str) -> World:
     world.create()
     world.say(CapacityEstimated(key=KEY, uid="u1", requirements_digest="d"))
     world.settle()
-    task = EvictionTask(from_cluster="m1", reason="r", producer="p")
-    world.say(EvictionRequested(key=KEY, uid="u1", tasks=(task,)), EvictionFinished(key=KEY, uid="u1"))
+    world.say(evicted("m1"), EvictionFinished(key=KEY, uid="u1"))
     world.settle()
+    world.delete()
+    world.settle()
+    return world
+
+
+def purges_of(found: CleanupDecision) -> tuple[Purge, ...]:
+    (end,) = found.effects or (End(KEY, ()),)
+    assert isinstance(end, End)
+    return end.purges
+
+
+def deleted_while_down() -> World:
+    """An object that was deleted while m2 cannot be reached."""
+    world = World("m1", "m2")
+    world.create()
+    world.settle()
+    world.down = {"m2"}
     world.delete()
     world.settle()
     return world
@@ -41,13 +54,7 @@ def verdict(world: World, key: object = KEY, now: float = OVER) -> CleanupDecisi
     return decide(world.janitor(), key, now, RETENTION)  # type: ignore[arg-type]
 
 
-def purges_of(found: CleanupDecision) -> tuple[Purge, ...]:
-    (end,) = found.effects or (End(KEY, ()),)
-    assert isinstance(end, End)
-    return end.purges
-
-
-def test_everything_of_an_ended_object_goes_and_nothing_else() -> None:
+def test_only_facts_of_an_ended_object_are_purged() -> None:
     world = ended()
     world.create(named("other"))
     world.settle()
@@ -68,7 +75,7 @@ def test_everything_of_an_ended_object_goes_and_nothing_else() -> None:
     assert len(others) == 8
 
 
-def test_a_stop_after_any_purge_resurrects_nothing_and_the_next_janitor_finishes() -> None:
+def test_stop_after_any_purge_resurrects_nothing() -> None:
     world = ended()
     purges = purges_of(verdict(world))
     for done in range(len(purges) + 1):
@@ -79,7 +86,7 @@ def test_a_stop_after_any_purge_resurrects_nothing_and_the_next_janitor_finishes
         assert stopped.present(">") == ["cluster.m1", "cluster.m2"], f"after {done} purges"
 
 
-def test_an_object_of_the_same_name_made_after_any_purge_lives_as_if_there_had_been_none() -> None:
+def test_object_recreated_after_any_purge_is_unaffected() -> None:
     world = ended()
     purges = purges_of(verdict(world))
 
@@ -106,13 +113,13 @@ def test_an_object_of_the_same_name_made_after_any_purge_lives_as_if_there_had_b
         assert dict(reborn(done)) == expected, f"after {done} purges"
 
 
-def test_nothing_goes_before_the_retention_is_over() -> None:
+def test_nothing_is_purged_before_the_retention_ends() -> None:
     found = verdict(ended(), now=1000.0 + RETENTION - 1)
     assert not found.effects
     assert found.wake_at == 1000.0 + RETENTION
 
 
-def test_nothing_goes_before_history_holds_its_last_event() -> None:
+def test_nothing_is_purged_before_history_holds_it() -> None:
     state = ended().janitor()
     last = max(item.seq for item in (*state.objects[KEY].facets.values(), *state.objects[KEY].works.values()))
     state.held = last - 1
@@ -130,34 +137,24 @@ def test_an_open_facet_keeps_the_object(aggregate: str) -> None:
     assert decide(state, KEY, OVER, RETENTION) == CleanupDecision(waits=f"its {aggregate} is not closed")
 
 
-def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_back() -> None:
-    world = World("m1", "m2")
-    world.create()
-    world.settle()
-    world.down = {"m2"}
-    world.delete()
-    world.settle()
+def test_unreachable_member_keeps_the_object_until_it_is_back() -> None:
+    world = deleted_while_down()
     assert purges_of(verdict(world)) == ()
     world.down = set()
     world.settle()
     assert purges_of(verdict(world))
 
 
-def test_a_member_that_nobody_reaches_keeps_the_object_until_it_is_removed() -> None:
-    world = World("m1", "m2")
-    world.create()
-    world.settle()
-    world.down = {"m2"}
-    world.delete()
-    world.settle()
-    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+def test_unreachable_member_keeps_the_object_until_removed() -> None:
+    world = deleted_while_down()
+    world.say(removed("m2"))
     world.settle()
     world.purge(purges_of(verdict(world)))
     world.purge(purges_of(verdict(world, "m2")))
     assert world.present(">") == ["cluster.m1"]
 
 
-def test_a_confirmation_of_an_earlier_withdrawal_does_not_count() -> None:
+def test_report_on_an_earlier_withdrawal_does_not_count() -> None:
     state = ended().janitor()
     remains = state.objects[KEY]
     seen = remains.observed["m1"]
@@ -165,7 +162,7 @@ def test_a_confirmation_of_an_earlier_withdrawal_does_not_count() -> None:
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m1 has not confirmed that its copy is gone"
 
 
-def test_a_copy_withdrawn_twice_while_its_member_was_away_is_confirmed_when_it_is_back() -> None:
+def test_copy_withdrawn_twice_is_confirmed_by_its_member() -> None:
     world = World("m1")
     world.create()
     world.settle()
@@ -188,14 +185,14 @@ def test_a_member_confirms_each_withdrawal_on_its_own(later: bool) -> None:
     assert says_the_same(seen, replace(seen, work_seq=9 if later else 4, at=7.0)) is not later
 
 
-def test_a_copy_that_is_still_there_keeps_the_object() -> None:
+def test_present_copy_keeps_the_object() -> None:
     state = ended().janitor()
     remains = state.objects[KEY]
     remains.observed["m1"] = replace(remains.observed["m1"], absent=False)
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m1 has not confirmed that its copy is gone"
 
 
-def test_an_observation_that_came_before_its_work_is_kept() -> None:
+def test_observation_before_its_work_is_kept() -> None:
     world = ended()
     state = world.janitor()
     remains = state.objects[KEY]
@@ -204,14 +201,9 @@ def test_an_observation_that_came_before_its_work_is_kept() -> None:
     assert decide(state, KEY, OVER, RETENTION).waits == "the work that cluster m1 reports on is not known yet"
 
 
-def test_a_cluster_of_which_a_newer_version_speaks_counts_as_a_member() -> None:
-    world = World("m1", "m2")
-    world.create()
-    world.settle()
-    world.down = {"m2"}
-    world.delete()
-    world.settle()
-    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+def test_cluster_with_an_unreadable_fact_counts_as_a_member() -> None:
+    world = deleted_while_down()
+    world.say(removed("m2"))
     world.settle()
     state = world.janitor()
     assert purges_of(decide(state, KEY, OVER, RETENTION))
@@ -219,12 +211,12 @@ def test_a_cluster_of_which_a_newer_version_speaks_counts_as_a_member() -> None:
     assert decide(state, KEY, OVER, RETENTION).waits == "cluster m2 has not confirmed that its copy is gone"
 
 
-def test_a_removed_cluster_goes_with_its_works_once_all_are_withdrawn() -> None:
+def test_removed_cluster_is_purged_once_its_works_ended() -> None:
     world = World("m1", "m2")
     world.create()
     world.settle()
     assert verdict(world, "m2").waits == "it is a member"
-    world.say(ClusterRemoved(name="m2", uid="uid-m2"))
+    world.say(removed("m2"))
     assert verdict(world, "m2").waits.startswith("the work of ")
     world.settle()
     world.purge(purges_of(verdict(world, "m2")))
@@ -235,16 +227,16 @@ def test_a_removed_cluster_goes_with_its_works_once_all_are_withdrawn() -> None:
     assert verdict(world, "m2").waits == "it is a member"
 
 
-def test_a_deleted_policy_goes() -> None:
+def test_deleted_policy_is_purged() -> None:
     world = World()
-    world.say(PolicyChanged(key=POLICY, uid="p", manifest=template().manifest))  # type: ignore[arg-type]
-    assert verdict(world, POLICY).waits == "the policy is there"
-    world.say(PolicyDeleted(key=POLICY, uid="p"))
-    world.purge(purges_of(verdict(world, POLICY)))
+    world.say(PolicyChanged(key=POLICY.key, uid="p", manifest=template().manifest))  # type: ignore[arg-type]
+    assert verdict(world, POLICY.key).waits == "the policy is there"
+    world.say(PolicyDeleted(key=POLICY.key, uid="p"))
+    world.purge(purges_of(verdict(world, POLICY.key)))
     assert world.present(">") == []
 
 
-def test_what_is_said_of_an_object_after_its_purge_is_not_forgotten() -> None:
+def test_facts_after_the_purge_are_not_forgotten() -> None:
     world = ended()
     state = world.janitor()
     world.create(uid="u2")
@@ -255,7 +247,7 @@ def test_what_is_said_of_an_object_after_its_purge_is_not_forgotten() -> None:
     assert state.objects[KEY].works == {}
 
 
-def test_many_ended_objects_leave_nothing_but_those_a_lost_member_may_hold() -> None:
+def test_ended_objects_of_a_lost_member_are_kept() -> None:
     world = World("m1", "m2")
     for number in range(50):
         world.create(named(f"job-{number}"))
@@ -290,11 +282,11 @@ def test_many_ended_objects_leave_nothing_but_those_a_lost_member_may_hold() -> 
         ([], 2, 9, 0),
     ],
 )
-def test_a_tail_is_cut_up_to_what_history_holds(positions: list[int], tail: int, held: int, expected: int) -> None:
+def test_tail_is_trimmed_up_to_what_history_holds(positions: list[int], tail: int, held: int, expected: int) -> None:
     assert trim_position(positions, tail, held) == expected
 
 
-def test_a_busy_subject_is_looked_at_now_and_then() -> None:
+def test_busy_subject_is_trimmed_in_steps() -> None:
     state = World().janitor()
     state.tail = 4
     looks = []

@@ -10,14 +10,14 @@ from schemas.codec import subject_of
 from schemas.topology import FACTS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
-from tests.integration.history.test_history_janitor import Sweep, job, store, streams, until_history_holds
+from tests.integration.history.sweeping import Sweep, job, store, streams, until_history_holds
 from tests.support.facts import template
 from tests.support.waiting import eventually
 
 MIB = 1 << 20
 
 
-async def test_a_stream_that_is_nearly_full_is_told_and_holds_less_until_there_is_room(connection: Connection) -> None:
+async def test_nearly_full_stream_raises_an_alarm_and_is_trimmed(connection: Connection) -> None:
     logs = streams(connection)
     await topology.apply_stream(connection, FACTS, sizes={"FACTS": 16 * MIB})
     text = Raw(msgspec.json.encode({"data": "x" * 12_000}))

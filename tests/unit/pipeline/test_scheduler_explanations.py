@@ -17,18 +17,13 @@ from services._kit.log.stream_port import NewMessage
 from services.cli.queries.explain import document, placement_of, text
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import Changed, explained
-from services.scheduler.state import SchedulerState, fold
 from services.scheduler.trace_writer import MOST_WAITING, ExplanationWriter
-from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.facts import DYNAMIC, KEY, NOW, STATIC, binding, cluster, member
+from tests.support.harness import SCHEDULER, Harness
 from tests.support.memory_log import MemoryLog
 
-NOW = 1_793_232_000.0
 REGIONS = {
-    "replicaScheduling": {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-    },
+    "replicaScheduling": DYNAMIC["replicaScheduling"],
     "spreadConstraints": [
         {"spreadByField": "region", "minGroups": 1, "maxGroups": 1},
         {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 2},
@@ -43,10 +38,7 @@ GROUPS = {
 
 
 def changed(*events: Known, now: float = NOW) -> Changed:
-    state = SchedulerState()
-    for seq, event in enumerate(events, 1):
-        list(fold(state, seq, subject_of(event), event))
-    event, considered = decide_with_trace(state, KEY, now, "default-scheduler")
+    event, considered = decide_with_trace(Harness(SCHEDULER, *events).state, KEY, now, "default-scheduler")
     assert isinstance(event, PlacementDecided | PlacementFailed)
     assert considered is not None
     return Changed(KEY, event, considered)
@@ -56,14 +48,7 @@ def told(item: Changed) -> PlacementExplained:
     return explained(item.event, item.considered)
 
 
-def roomy(name: str, pods: int, **spec: Any) -> Known:
-    event = cluster(name, **spec)
-    manifest = msgspec.json.decode(event.manifest)
-    manifest["status"]["resourceSummary"] = {"allocatable": {"pods": str(pods)}}
-    return msgspec.structs.replace(event, manifest=msgspec.Raw(msgspec.json.encode(manifest)))
-
-
-def test_weights_shares_and_refusals_of_every_cluster_are_told() -> None:
+def test_explanation_has_weights_shares_and_refusals() -> None:
     found = told(changed(cluster("m1"), cluster("m2"), cluster("m3"), binding(3)))
     assert {item.name: (item.weight, item.share) for item in found.clusters} == {"m1": (1, 1.5), "m2": (1, 1.5)}
     assert sum(item.replicas for item in found.clusters) == 3
@@ -72,22 +57,24 @@ def test_weights_shares_and_refusals_of_every_cluster_are_told() -> None:
     assert (found.total, found.decided_at, found.strategy) == (3, NOW, "StaticWeight")
 
 
-def test_regions_are_told_with_their_scores_and_which_were_chosen() -> None:
+def test_explanation_names_regions_and_the_chosen_one() -> None:
     found = told(
-        changed(roomy("m1", 9, region="east"), roomy("m2", 2, region="west"), cluster("m3"), binding(5, REGIONS))
+        changed(
+            member("m1", pods=9, region="east"), member("m2", pods=2, region="west"), cluster("m3"), binding(5, REGIONS)
+        )
     )
     assert {(item.name, item.chosen) for item in found.regions} == {("east", True), ("west", False)}
     assert {item.filter for item in found.refused} == {"SpreadConstraint"}
 
 
-def test_affinity_groups_that_were_tried_in_vain_are_told() -> None:
+def test_explanation_names_failed_affinity_terms() -> None:
     found = told(changed(cluster("m1"), cluster("m2"), binding(2, GROUPS)))
     assert [item.name for item in found.tried] == ["near"]
     assert "0/2 clusters are available" in found.tried[0].message
     assert found.affinity_name == "far"
 
 
-def test_a_failure_tells_what_refused_each_cluster() -> None:
+def test_explanation_of_failure_names_what_refused_clusters() -> None:
     item = changed(cluster("m3"), cluster("m4", deleting=True), binding(2))
     found = told(item)
     assert isinstance(item.event, PlacementFailed)
@@ -96,13 +83,13 @@ def test_a_failure_tells_what_refused_each_cluster() -> None:
 
 
 @pytest.mark.parametrize("placement", [STATIC, {}, GROUPS, REGIONS])
-def test_an_explanation_of_two_thousand_clusters_with_long_names_stays_within_its_bound(placement: Any) -> None:
+def test_explanation_of_2000_clusters_stays_within_its_bound(placement: Any) -> None:
     taints = [
         [{"key": f"{'k' * 60}-{number % 900}", "value": "v" * 60, "effect": "NoSchedule"}] if number % 2 else []
         for number in range(2000)
     ]
     clusters = [
-        roomy(f"{number:04}-{'x' * 240}", 5, region=f"r{number}", taints=taints[number]) for number in range(2000)
+        member(f"{number:04}-{'x' * 240}", pods=5, region=f"r{number}", taints=taints[number]) for number in range(2000)
     ]
     found = told(changed(*clusters, binding(90, placement)))
     assert len(msgspec.json.encode(found)) <= MAX_BYTES
@@ -110,10 +97,17 @@ def test_an_explanation_of_two_thousand_clusters_with_long_names_stays_within_it
     assert len(found.clusters) + found.others + refused == found.total == 2000
 
 
-async def test_what_is_written_is_found_by_the_placement_it_belongs_to() -> None:
-    item = changed(cluster("m1"), cluster("m2"), cluster("m3"), binding(3))
+async def logs_of(*items: Changed) -> dict[str, MemoryLog]:
+    """Streams with these decisions."""
     logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
-    await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
+    for item in items:
+        await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
+    return logs
+
+
+async def test_explanation_is_found_by_its_placement() -> None:
+    item = changed(cluster("m1"), cluster("m2"), cluster("m3"), binding(3))
+    logs = await logs_of(item)
     writer = ExplanationWriter(logs[EXPLAINED.name])
     writer.offer([item])
     await writer.idle()
@@ -130,19 +124,17 @@ async def test_what_is_written_is_found_by_the_placement_it_belongs_to() -> None
     assert "KEPT" in text(KEY, found, wide=True)
 
 
-async def test_a_placement_decided_since_is_not_told_with_the_reasons_of_the_one_before() -> None:
+async def test_later_placement_hides_the_earlier_explanation() -> None:
     item, later = (changed(cluster("m1"), cluster("m2"), binding(3), now=now) for now in (NOW, NOW + 1))
-    logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
-    await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
-    await logs[FACTS.name].append([NewMessage(subject_of(later.event), encode(later.event))])
+    logs = await logs_of(item, later)
     await logs[EXPLAINED.name].append([NewMessage(explained_subject(KEY), msgspec.json.encode(told(item)))])
     found = await placement_of(logs, KEY)
     assert found is not None
     assert (found.position, found.explanation) == (2, None)
 
 
-async def test_nothing_is_placement_of_what_was_never_placed() -> None:
-    logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
+async def test_object_never_placed_has_no_explanation() -> None:
+    logs = await logs_of()
     assert await placement_of(logs, KEY) is None
 
 
@@ -153,14 +145,14 @@ class FullLog(MemoryLog):
         raise StreamFull(10077, "maximum bytes exceeded")
 
 
-async def test_explanations_that_find_no_place_are_counted_and_disturb_nobody() -> None:
+async def test_lost_explanations_are_counted() -> None:
     writer = ExplanationWriter(FullLog(EXPLAINED))
     writer.offer([changed(cluster("m1"), cluster("m2"), binding(3))])
     await writer.idle()
     assert (writer.written, writer.lost) == (0, 1)
 
 
-async def test_too_many_waiting_lose_the_oldest() -> None:
+async def test_oldest_waiting_explanations_are_lost_first() -> None:
     stream = MemoryLog(EXPLAINED)
     writer = ExplanationWriter(stream)
     item = changed(cluster("m1"), cluster("m2"), binding(3))

@@ -35,7 +35,15 @@ class Hall:
         self.handed.append(questions)
 
 
-async def test_a_question_goes_to_the_agent_that_waits_and_its_answer_to_who_asked() -> None:
+async def asked() -> Hall:
+    """A question that was handed to an agent."""
+    hall = Hall()
+    await hall.waits()
+    await hall.asks()
+    return hall
+
+
+async def test_question_reaches_the_waiting_agent() -> None:
     hall = Hall()
     await hall.waits()
     await hall.asks("from-the-estimator", 2)
@@ -55,7 +63,7 @@ async def test_questions_gather_while_the_agent_works() -> None:
     await hall.rooms.close()
 
 
-async def test_an_agent_that_was_not_heard_of_yet_gets_the_question_when_it_comes() -> None:
+async def test_agent_not_heard_of_yet_gets_the_question_later() -> None:
     hall = Hall()
     await hall.asks()
     assert hall.replies == []
@@ -65,7 +73,7 @@ async def test_an_agent_that_was_not_heard_of_yet_gets_the_question_when_it_come
     assert hall.replies == [RoomAnswers(id="q", replicas=(2,))]
 
 
-async def test_an_agent_that_never_came_is_said_to_be_away_after_a_while() -> None:
+async def test_agent_that_never_came_is_away_after_a_while() -> None:
     hall = Hall()
     hall.now += ABSENT_SECONDS + 1
     await hall.asks()
@@ -81,24 +89,20 @@ async def test_an_agent_that_never_came_is_said_to_be_away_after_a_while() -> No
     ("replicas", "problem"),
     [((), "0 counts for 1"), ((1, 2), "2 counts for 1"), ((-2,), "below zero"), ((-(2**80),), "below zero")],
 )
-async def test_nonsense_is_refused_and_who_asked_hears_nothing_of_it(replicas: tuple[int, ...], problem: str) -> None:
-    hall = Hall()
-    await hall.waits()
-    await hall.asks()
+async def test_invalid_answer_is_refused_and_not_forwarded(replicas: tuple[int, ...], problem: str) -> None:
+    hall = await asked()
     assert problem in await hall.answers(*replicas)
     assert hall.replies == []
     assert await hall.answers(4) == ""
 
 
-async def test_an_absurd_count_is_cut_down() -> None:
-    hall = Hall()
-    await hall.waits()
-    await hall.asks()
+async def test_immeasurable_count_is_bounded() -> None:
+    hall = await asked()
     assert await hall.answers(2**70) == ""
     assert hall.replies[0].replicas == (2**31 - 1,)
 
 
-async def test_answers_that_nobody_asked_for_count_for_nothing() -> None:
+async def test_unasked_answers_are_refused() -> None:
     hall = Hall()
     assert "nothing was asked" in await hall.answers(7, number="1")
     await hall.waits()
@@ -110,7 +114,7 @@ async def test_answers_that_nobody_asked_for_count_for_nothing() -> None:
     assert [answers.replicas for answers in hall.replies] == [(7,)]
 
 
-async def test_a_question_that_was_not_handed_out_cannot_be_answered() -> None:
+async def test_question_not_handed_out_cannot_be_answered() -> None:
     hall = Hall()
     await hall.waits()
     await hall.asks("one")
@@ -118,16 +122,14 @@ async def test_a_question_that_was_not_handed_out_cannot_be_answered() -> None:
     assert "nothing was asked" in await hall.answers(7, number="2")
 
 
-async def test_late_answers_count_for_nothing() -> None:
-    hall = Hall()
-    await hall.waits()
-    await hall.asks()
+async def test_late_answers_are_refused() -> None:
+    hall = await asked()
     hall.now += 3.0
     assert "too long ago" in await hall.answers(7)
     assert hall.replies == []
 
 
-async def test_a_second_request_takes_the_place_of_the_first_which_is_let_go() -> None:
+async def test_second_wait_replaces_the_first() -> None:
     hall = Hall()
     await hall.waits()
     await hall.waits()
@@ -136,7 +138,7 @@ async def test_a_second_request_takes_the_place_of_the_first_which_is_let_go() -
     assert [len(questions) for questions in hall.handed] == [0, 1]
 
 
-async def test_an_agent_that_takes_questions_and_answers_none_is_not_given_more_and_more() -> None:
+async def test_agent_that_answers_nothing_gets_bounded_questions() -> None:
     hall = Hall()
     await hall.waits()
     for number in range(MAX_QUESTIONS):
@@ -149,7 +151,7 @@ async def test_an_agent_that_takes_questions_and_answers_none_is_not_given_more_
     assert hall.handed[-1][0].requirements
 
 
-async def test_the_end_of_a_term_lets_the_agent_go() -> None:
+async def test_end_of_a_term_releases_the_agent() -> None:
     hall = Hall()
     await hall.waits()
     await hall.rooms.close()
