@@ -11,7 +11,8 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services.detector import state as det
-from services.detector.decide import DetectorDecision, Tell, WriteClaim, decide_template
+from services.detector.claim_writes import WriteClaim
+from services.detector.decide import DetectorDecision, Tell, decide_template
 from tests.support.facts import KEY, NOW, POLICY, STATIC
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from schemas.codec import subject_of
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
@@ -139,40 +140,43 @@ def test_deleted_policy_keeps_the_binding_without_claim() -> None:
     assert claim.labels == {const.PROPAGATION_POLICY_ID_LABEL: None}
 
 
-def test_a_deleted_policy_is_released_once_its_claims_are() -> None:
-    kept = policy()
-    kept["metadata"]["finalizers"] = [const.PROPAGATION_POLICY_FINALIZER]
-    world = World(kept)
-    world.sees(deployment())
-    world.settles()
-    leaving = {**kept, "metadata": {**kept["metadata"], "deletionTimestamp": "2026-11-01T00:00:00Z"}}
-    assert set(det.take_policy(world.state, POLICY, leaving)) == {POLICY, KEY}
-    assert not [one for one in decide_policy(world.state, POLICY).effects if isinstance(one, ReleasePolicy)]
-    verdict = decide_template(world.state, KEY, NOW)
-    (binding,) = verdict.events
-    assert isinstance(binding, BindingRequested)
+def kept() -> Manifest:
+    """The policy with the finalizer that admission sets."""
+    made = policy()
+    return made | {"metadata": made["metadata"] | {"finalizers": [const.PROPAGATION_POLICY_FINALIZER]}}
+
+
+def leaving(manifest: Manifest) -> Manifest:
+    """The policy while it is deleted."""
+    return manifest | {"metadata": manifest["metadata"] | {"deletionTimestamp": "2026-11-01T00:00:00Z"}}
+
+
+def releases(detector: DetectorHarness) -> bool:
+    """Whether the policy is let go."""
+    effects = decide_policy(detector.state, POLICY.key).effects
+    return ReleasePolicy(POLICY.key, policy()["metadata"]["uid"], const.PROPAGATION_POLICY_FINALIZER) in effects
+
+
+def test_deleted_policy_is_released_once_its_claims_are() -> None:
+    detector = settled(kept())
+    assert detector.takes(leaving(kept()))
+    assert not releases(detector)
+    binding = request(detector.decided())
     assert binding.policy is None
-    assert det.fold(world.state, 9, subject_of(binding), binding) == (POLICY,)
-    released = ReleasePolicy(POLICY, kept["metadata"]["uid"], const.PROPAGATION_POLICY_FINALIZER)
-    assert released in decide_policy(world.state, POLICY).effects
+    assert det.fold(detector.state, 9, subject_of(binding), binding) == (POLICY.key,)
+    assert releases(detector)
 
 
-def test_a_template_without_the_claim_does_not_keep_a_deleted_policy() -> None:
-    kept = policy()
-    kept["metadata"]["finalizers"] = [const.PROPAGATION_POLICY_FINALIZER]
-    world = World(kept)
-    world.sees(deployment())
-    world.settles()
-    det.take_policy(world.state, POLICY, kept | {"metadata": kept["metadata"] | {"deletionTimestamp": "2026-11-01"}})
-    assert set(det.take_template(world.state, KEY, deployment())) == {KEY, POLICY}
-    assert POLICY in world.state.claimed
-    assert any(isinstance(effect, ReleasePolicy) for effect in decide_policy(world.state, POLICY).effects)
+def test_template_without_the_claim_keeps_no_deleted_policy() -> None:
+    detector = settled(kept())
+    detector.takes(leaving(kept()))
+    assert set(det.take_template(detector.state, KEY, deployment())) == {KEY, POLICY.key}
+    assert POLICY.key in detector.state.claimed
+    assert releases(detector)
 
 
-def test_a_deleted_policy_without_our_finalizer_is_left_alone() -> None:
-    leaving = policy()
-    leaving["metadata"] |= {"deletionTimestamp": "2026-11-01T00:00:00Z", "finalizers": ["example.com/other"]}
-    assert not decide_policy(World(leaving).state, POLICY).effects
+def test_policy_deleted_without_our_finalizer_is_left_alone() -> None:
+    assert not decide_policy(DetectorHarness(leaving(policy())).state, POLICY.key).effects
 
 
 def test_another_policy_takes_over_at_once() -> None:
