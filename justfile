@@ -54,13 +54,15 @@ bench-scheduler *ARGS: _setup
 bench-scale *ARGS: _setup
     {{ run }} python -m tests.bench.bench_scale "$@"
 
-# Check style, types and import directions.
+# Check style, types, import directions, rooms, words, purity, documents and unreachable code.
 [group('check')]
 lint: _setup
     {{ run }} ruff check .
     {{ run }} ruff format --check .
     {{ run }} mypy
     {{ run }} lint-imports
+    {{ run }} pytest -q -n 2 tests/unit/test_layout.py tests/unit/test_reachability.py tests/unit/test_words.py \
+        tests/unit/test_pure_modules.py tests/unit/test_documents.py tests/unit/pipeline/test_decisions_are_pure.py
 
 # Write the generated documents anew: JSON Schema, AsyncAPI, CRDs.
 [group('check')]

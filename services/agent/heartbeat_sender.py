@@ -67,7 +67,7 @@ class HeartbeatSender:
         self._on_resync = on_resync
         self._expiry = expiry
         self._interval = HEARTBEAT_SECONDS
-        self._models: tuple[dict[str, object], ...] = ()
+        self._models: tuple[dict[str, object], ...] | None = None
         self._sample: Sample | None = None
         self._served = DiscoveryCache()
         self._early = asyncio.Event()
@@ -109,10 +109,10 @@ class HeartbeatSender:
         """Sample the member and send a heartbeat at the interval the hub asked for, until cancelled."""
         try:
             while True:
+                self._early.clear()
                 await self._look()
                 if self._hub.is_connected:
                     await self._beat()
-                self._early.clear()
                 await set_within(self._early, self._interval)
         finally:
             self._restless.close()
@@ -130,8 +130,10 @@ class HeartbeatSender:
     async def _look(self) -> None:
         now = self._clock.now()
         self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
-        sample = await probe_cluster(self._member, self._state.cluster, list(self._models), now, self._served)
-        self._sample = replace(sample, expiry=self._expiry())
+        models = self._models
+        sample = await probe_cluster(self._member, self._state.cluster, list(models or ()), now, self._served)
+        # Before the hub names the resource models, nodes cannot be counted by them: that is no news of the member.
+        self._sample = replace(sample, expiry=self._expiry(), summary=None if models is None else sample.summary)
 
     async def _send(self, session: str = "") -> HelloAnswer:
         """Send a heartbeat, with the name of a new session where a consumer is requested."""
@@ -154,5 +156,7 @@ class HeartbeatSender:
         self.problem = answer.problem
         self._interval = answer.heartbeat_seconds
         if not answer.problem:
+            if self._models is None:
+                self._early.set()
             self._models = answer.models
         return answer

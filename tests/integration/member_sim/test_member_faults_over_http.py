@@ -79,7 +79,7 @@ async def test_health_and_counters_need_no_token(member: Any) -> None:
             assert answer.status == 401
 
 
-async def test_stop_ends_open_watches_and_a_stopped_member_still_shuts_down(run_member_with: Any) -> None:
+async def test_stopped_member_ends_watches_and_shuts_down(run_member_with: Any) -> None:
     async with run_member_with() as member:
         headers = {"Authorization": f"Bearer {member.running.token}"}
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False), headers=headers) as session:

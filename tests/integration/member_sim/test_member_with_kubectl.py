@@ -57,7 +57,7 @@ async def test_pod_deleted_by_hand_comes_back_under_a_new_name(member: Any, web:
     assert len(after) == 2
 
 
-async def test_pods_wait_when_the_cluster_is_full_and_run_when_there_is_room(member: Any, web: Any) -> None:
+async def test_pods_of_a_full_cluster_wait_for_capacity(member: Any, web: Any) -> None:
     await member.apply(web(5, cpu="4"))
     found = await member.until(lambda f: phases(f) == ["Pending"] + ["Running"] * 4, "pods")
     waiting = next(pod for pod in found["items"] if pod["status"]["phase"] == "Pending")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
+from schemas.agent import Hello, HelloAnswer
 from schemas.keys import ObjectKey
 from services._kit.base.answer_limits import Limits
 from services._kit.concurrency.debounce import Debouncer
@@ -101,3 +104,35 @@ async def test_agent_discovers_again_after_changed_definitions_only() -> None:
     await agent._look()
     assert member.asked == 3
     agent._restless.close()
+
+
+class Hub:
+    """Answers heartbeats with resource models, and asks for the next one in an hour."""
+
+    is_connected = True
+    models = ({"grade": 0, "ranges": [{"name": "cpu", "min": "0", "max": "9223372036854775807"}]},)
+
+    def __init__(self) -> None:
+        self.hellos: asyncio.Queue[Hello] = asyncio.Queue()
+
+    async def request(self, subject: str, data: bytes, timeout: float) -> SimpleNamespace:
+        self.hellos.put_nowait(msgspec.json.decode(data, type=Hello))
+        return SimpleNamespace(data=msgspec.json.encode(HelloAnswer(models=self.models, heartbeat_seconds=3600.0)))
+
+
+async def test_restarted_agent_reports_capacity_once_it_knows_models() -> None:
+    """A summary without modelings would change the status of the Cluster at every restart."""
+    hub = Hub()
+    agent = HeartbeatSender(
+        cast("Any", hub), AgentState(cluster="m"), "a", cast("Any", Member()), ManualClock(), lambda: None, print
+    )
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = group.create_task(agent.run())
+        first, second = await hub.hellos.get(), await hub.hellos.get()
+        running.cancel()
+    assert first.sample is not None
+    assert first.sample.online
+    assert first.sample.summary is None
+    assert second.sample is not None
+    assert second.sample.summary is not None
+    assert second.sample.summary["resourceSummary"]["allocatableModelings"] == [{"grade": 0, "count": 0}]

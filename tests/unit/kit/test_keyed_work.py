@@ -28,7 +28,7 @@ class Handled:
         return outcome
 
 
-async def test_a_key_waits_once_and_is_handled_again_when_it_was_added_meanwhile() -> None:
+async def test_key_added_meanwhile_is_handled_once_more() -> None:
     handled = Handled()
     handled.gate.clear()
     queue = WorkQueue(handled.handle)
@@ -42,7 +42,7 @@ async def test_a_key_waits_once_and_is_handled_again_when_it_was_added_meanwhile
     assert handled.keys == ["a", "b", "a"]
 
 
-async def test_a_key_returns_after_a_failure_and_after_the_seconds_it_asked_for() -> None:
+async def test_key_is_requeued_after_backoff_or_asked_seconds() -> None:
     handled = Handled()
     handled.outcomes = [ValueError("busy"), 0.001]
     queue = WorkQueue(handled.handle)
@@ -52,7 +52,7 @@ async def test_a_key_returns_after_a_failure_and_after_the_seconds_it_asked_for(
     assert handled.keys == ["a", "a", "a"]
 
 
-async def test_what_is_not_worth_another_try_is_dropped_and_others_go_on() -> None:
+async def test_key_with_a_permanent_error_is_dropped() -> None:
     handled = Handled()
     handled.outcomes = [ValueError("broken")]
     queue = WorkQueue(handled.handle, retry=(OSError,))
@@ -62,7 +62,7 @@ async def test_what_is_not_worth_another_try_is_dropped_and_others_go_on() -> No
     assert handled.keys == ["a", "b"]
 
 
-async def test_the_latest_work_of_a_key_replaces_one_that_has_not_started() -> None:
+async def test_latest_work_of_a_key_replaces_pending_work() -> None:
     done: list[str] = []
     gate = asyncio.Event()
     background: Background[str] = Background(concurrency=1, retry=(OSError,))
