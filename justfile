@@ -33,6 +33,11 @@ test *ARGS: _setup
 faults *ARGS: _setup
     {{ run }} python -m tests.faults.run "$@"
 
+# Send the API server wild requests; --seconds N (60), --seed S, --only wild|published.
+[group('test')]
+fuzz *ARGS: _setup
+    {{ run }} python -m tests.fuzz.run "$@"
+
 # Run every recorded behaviour file in a directory (default: ../shared/golden) and print one JSON line per file.
 [group('test')]
 golden *ARGS: _setup
@@ -53,6 +58,37 @@ bench-scheduler *ARGS: _setup
 [group('test')]
 bench-scale *ARGS: _setup
     {{ run }} python -m tests.bench.bench_scale "$@"
+
+# Measure edits of policies: 10,000 objects under 200 policies on the real log; one JSON line per figure.
+[group('test')]
+bench-policies *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_policies "$@"
+
+# Measure what a request for a member costs through the control plane, beside a direct one; one JSON line per figure.
+[group('test')]
+bench-proxy *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_proxy "$@"
+
+# Measure lists and sums of metrics over many members (--clusters 100 --pods 100); one JSON line per figure.
+[group('test')]
+bench-metrics *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_metrics "$@"
+
+# Measure the index of search at a tenth (--pods 2000000 --clusters 1000 is the full size); one JSON line per figure.
+[group('test')]
+bench-search *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_search "$@"
+
+# Measure the global proxy beside clusters/NAME/proxy and direct requests, and its watches; one JSON line per figure.
+[group('test')]
+bench-view *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_watches
+    {{ run }} python -m tests.bench.bench_view "$@"
+
+# Measure the API server alone: writes, reads, watches, 100,000 objects, lists of all at once; one JSON line per figure.
+[group('test')]
+bench-apiserver *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_apiserver "$@"
 
 # Check style, types, import directions, rooms, words, purity, documents and unreachable code.
 [group('check')]

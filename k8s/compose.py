@@ -5,20 +5,22 @@ from __future__ import annotations
 from k8s.shared import (
     API,
     ETCD_IMAGE,
+    FRONTS,
     HTTP,
     IMAGE,
     KUBE_APISERVER_IMAGE,
     NATS_NODES,
     RUN,
     SECRETS_KEYS,
+    WITH_API,
     Manifest,
     apiserver_flags,
     dns,
     environment,
     etcd_flags,
 )
-from schemas.topology import OPTIONAL, SERVICES
-from services.cli.installation.certificate_files import AGENTS, SEED, WITH_CONTROL
+from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
+from services.cli.installation.certificate_files import AGENTS, AUTHORIZATION, SEED, WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 
 
@@ -31,6 +33,8 @@ def compose() -> Manifest:
     for number in range(1, NATS_NODES + 1):
         services[f"nats-{number}"] = {
             "image": "nats:2.15.1",
+            # For commands and observers on this machine; the certificate covers 127.0.0.1.
+            **({"ports": ["127.0.0.1:4222:4222"]} if number == 1 else {}),
             "user": user,
             "command": ["-c", "/etc/nats/nats.conf", "--name", f"nats-{number}"],
             "volumes": [
@@ -83,6 +87,8 @@ def compose() -> Manifest:
             "FLEETLOG_APISERVER_HOST": "0.0.0.0",
             "FLEETLOG_APISERVER_DATA_DIR": f"{RUN}/authority",
             "FLEETLOG_APISERVER_TLS_NAMES": "kube-apiserver",
+            "FLEETLOG_APISERVER_AUTHORIZATION": AUTHORIZATION,
+            "FLEETLOG_APISERVER_SERVICE_ROLES": "1",
             "FLEETLOG_SECRETS_KEY_FILE": SECRETS_KEYS,
         },
         "volumes": [f"./deploy/authority:{RUN}/authority", f"./deploy/secrets-keys.json:{SECRETS_KEYS}:ro"],
@@ -107,11 +113,27 @@ def compose() -> Manifest:
             "depends_on": {f"nats-{number}": {"condition": "service_started"} for number in range(1, NATS_NODES + 1)},
             "restart": "unless-stopped",
         }
+        if service in WITHOUT_LOG:
+            # The embedded API server needs no other to admit.
+            entry["profiles"] = ["stock"]
+            del entry["depends_on"]
         if service in OPTIONAL:
             entry["profiles"] = [dns(service)]
         if service == "gateway":
             entry["ports"] = [f"127.0.0.1:{API}:{API}"]
         services[dns(service)] = entry
+    services["opensearch"] = {
+        "image": "opensearchproject/opensearch:3.3.0",
+        "profiles": ["search"],
+        "environment": {
+            "discovery.type": "single-node",
+            # For trying out: without a password, reached from here and from this composition only.
+            "DISABLE_SECURITY_PLUGIN": "true",
+            "OPENSEARCH_JAVA_OPTS": "-Xms512m -Xmx512m",
+        },
+        "ports": ["127.0.0.1:9200:9200"],
+        "restart": "unless-stopped",
+    }
     services["agent"] = _agent(nats, user)
     services["prometheus"] = {
         "image": "prom/prometheus:v3.1.0",
@@ -154,6 +176,7 @@ def _agent(nats: str, user: str) -> Manifest:
             "FLEETLOG_AGENT_CLUSTER": cluster,
             "FLEETLOG_AGENT_KUBECONFIG": f"{RUN}/agent/kubeconfig",
             "FLEETLOG_AGENT_DATA_DIR": "/data",
+            "FLEETLOG_AGENT_REQUESTS": "${FLEETLOG_AGENT_REQUESTS:-}",
         },
         "volumes": [
             f"./deploy/ca.crt:{RUN}/log/ca.crt:ro",
@@ -169,16 +192,16 @@ def _agent(nats: str, user: str) -> Manifest:
 
 
 def _volumes(service: str) -> list[str]:
-    files = {"log/ca.crt": "ca.crt", "log/hub.password": "hub.password"}
+    files = {} if service in WITHOUT_LOG else {"log/ca.crt": "ca.crt", "log/hub.password": "hub.password"}
     if service in WITH_CONTROL:
         files["control/kubeconfig"] = f"kubeconfigs/{service}"
     if service in READERS:
         files["secrets/secrets-keys.json"] = "secrets-keys.json"
-    if service == "gateway":
+    if service in WITH_API:
+        files |= {f"{service}/tls.{part}": f"tls/{service}.{part}" for part in ("crt", "key")}
+    if service in FRONTS:
         files |= {
-            "gateway/tls.crt": "tls/gateway.crt",
-            "gateway/tls.key": "tls/gateway.key",
-            "gateway/tokens": "gateway.tokens",
-            "gateway/front-proxy-ca.crt": "front-proxy-ca.crt",
+            f"{service}/tokens": "gateway.tokens",
+            f"{service}/front-proxy-ca.crt": "front-proxy-ca.crt",
         }
     return [f"./deploy/{source}:{RUN}/{target}:ro" for target, source in files.items()]

@@ -71,6 +71,13 @@ def documents() -> dict[str, str]:
         "k8s/overlays/stock/etcd.yaml": _text(*etcd()),
         "k8s/overlays/stock/kube-apiserver.yaml": _text(*kube_apiserver()),
         "k8s/overlays/stock/kustomization.yaml": _text(overlay),
+        # What `karmadactl init` installs.
+        "services/cli/hosting/manifests.yaml": _text(
+            *yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text(encoding="utf-8")),
+            *etcd(),
+            *kube_apiserver(),
+            *(manifest for service in SERVICES for manifest in manifests(service)),
+        ),
         "k8s/monitoring/prometheus.compose.yml": _text(scrapes()),
     }
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from k8s.shared import API, HTTP, IMAGE, RUN, USER, Manifest, dns, environment
-from schemas.topology import OPTIONAL
-from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL, user_of
+from k8s.shared import API, HTTP, IMAGE, RUN, USER, WITH_API, Manifest, dns, environment
+from schemas.topology import OPTIONAL, WITHOUT_LOG
+from services._rules.kubernetes.rbac.service_roles import service_objects
+from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 
-TO_MEMBERS: Final = ("cluster_monitor", "estimator", "executor")
+TO_MEMBERS: Final = ("autoscaler", "cluster_monitor", "estimator", "executor", "gateway", "search")
 """Services that connect to member clusters, wherever these are."""
 MEMORY: Final = {
     "detector": 512,
@@ -18,48 +19,22 @@ MEMORY: Final = {
     "gateway": 512,
     "override_renderer": 512,
     "scheduler": 768,
+    # A pod takes less than a kilobyte of the index.
+    "search": 2048,
     "status_aggregator": 512,
 }
 """Mebibytes that a service may use, with its two processes for scripts; others 256."""
-READ: Final = ["get", "list", "watch"]
-
-RULES: Final[dict[str, list[Manifest]]] = {
-    # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
-    "detector": [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": [*READ, "patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-        {"nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/version"], "verbs": ["get"]},
-    ],
-    "status_aggregator": [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
-        {"apiGroups": ["*"], "resources": ["*/status"], "verbs": ["patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    ],
-    "cluster_monitor": [
-        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": [*READ, "patch"]},
-        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters/status"], "verbs": ["patch"]},
-        {"apiGroups": ["policy.karmada.io"], "resources": ["clustertaintpolicies"], "verbs": READ},
-        # The uid of kube-system is the identity of the control plane.
-        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "create", "delete"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    ],
-    "executor": [],
-    "estimator": [],
-}
-"""What each service may do in the control plane, beside reading the members' credentials."""
-CREDENTIALS: Final = ("cluster_monitor", "estimator", "executor")
-CREDENTIALS_NAMESPACE: Final = "karmada-cluster"
 
 
 def secrets(service: str) -> dict[str, str]:
     """Secrets of a service by the directory they are mounted at."""
-    found = {"log": "fleetlog-log"}
+    found = {} if service in WITHOUT_LOG else {"log": "fleetlog-log"}
     if service in WITH_CONTROL:
         found["control"] = f"fleetlog-control-{dns(service)}"
     if service in READERS:
         found["secrets"] = "fleetlog-secrets-keys"
-    if service == "gateway":
-        found["gateway"] = "fleetlog-gateway"
+    if service in WITH_API:
+        found[service] = f"fleetlog-{service}"
     return found
 
 
@@ -75,7 +50,7 @@ def deployment(service: str) -> Manifest:
     labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
     mounts = secrets(service)
     ports = [{"name": "http", "containerPort": HTTP, "protocol": "TCP"}]
-    if service == "gateway":
+    if service in WITH_API:
         ports.append({"name": "api", "containerPort": API, "protocol": "TCP"})
     settings = environment(service, f"tls://nats.{NAMESPACE}.svc:4222")
     instance = {"name": "FLEETLOG_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
@@ -167,8 +142,11 @@ def manifests(service: str) -> list[Manifest]:
             },
         },
     ]
-    if service == "gateway":
+    if service in WITH_API:
         ports = [{"name": "api", "port": API, "targetPort": "api", "protocol": "TCP"}]
+        if service == "webhook":
+            # What configurations mean that name the Service without a port.
+            ports.append({"name": "https", "port": 443, "targetPort": "api", "protocol": "TCP"})
         found.append(
             {
                 "apiVersion": "v1",
@@ -181,8 +159,8 @@ def manifests(service: str) -> list[Manifest]:
 
 
 def _ingress(service: str) -> list[Manifest]:
-    """Scrapes from anywhere in the cluster (kubelets probe from their nodes anyhow); the gateway's API, too."""
-    ports = [HTTP, API] if service == "gateway" else [HTTP]
+    """Scrapes from anywhere in the cluster (kubelets probe from their nodes anyhow); requests of a control plane."""
+    ports = [HTTP, API] if service in WITH_API else [HTTP]
     return [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
 
 
@@ -190,11 +168,10 @@ def _egress(service: str) -> list[Manifest]:
     """Names, the log, the control plane for those that use it, and member clusters for those that go there."""
     rules: list[Manifest] = [
         {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
-        {
-            "to": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "nats"}}}],
-            "ports": [{"protocol": "TCP", "port": 4222}],
-        },
     ]
+    if service not in WITHOUT_LOG:
+        nats = {"matchLabels": {"app.kubernetes.io/name": "nats"}}
+        rules.append({"to": [{"podSelector": nats}], "ports": [{"protocol": "TCP", "port": 4222}]})
     if service in TO_MEMBERS:
         # Members may be anywhere; what must not be reached from here is for the cluster's own policies to say.
         rules.append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}, {"ipBlock": {"cidr": "::/0"}}]})
@@ -210,36 +187,4 @@ def _egress(service: str) -> list[Manifest]:
 
 def control_plane() -> list[Manifest]:
     """Rights of the services in the control plane (not in the cluster they run in)."""
-    found: list[Manifest] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CREDENTIALS_NAMESPACE}},
-    ]
-    api = "rbac.authorization.k8s.io"
-    for service in WITH_CONTROL:
-        subject = {"apiGroup": api, "kind": "User", "name": user_of(service)}
-        name = {"name": user_of(service)}
-        if RULES[service]:
-            role = {"apiGroup": api, "kind": "ClusterRole", **name}
-            found += [
-                {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": name, "rules": RULES[service]},
-                {
-                    "apiVersion": f"{api}/v1",
-                    "kind": "ClusterRoleBinding",
-                    "metadata": name,
-                    "roleRef": role,
-                    "subjects": [subject],
-                },
-            ]
-        if service in CREDENTIALS:
-            place = {**name, "namespace": CREDENTIALS_NAMESPACE}
-            rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}]
-            found += [
-                {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": place, "rules": rules},
-                {
-                    "apiVersion": f"{api}/v1",
-                    "kind": "RoleBinding",
-                    "metadata": place,
-                    "roleRef": {"apiGroup": api, "kind": "Role", **name},
-                    "subjects": [subject],
-                },
-            ]
-    return found
+    return list(service_objects())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from schemas.topology import WITHOUT_LOG
 from services.cli.installation.certificate_files import WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 
@@ -16,6 +17,10 @@ HTTP: Final = 8080
 API: Final = 8443
 USER: Final = 65532
 NATS_NODES: Final = 3
+WITH_API: Final = ("gateway", "search", "webhook")
+"""Services that listen for a control plane."""
+FRONTS: Final = ("gateway", "search")
+"""Those that answer the control plane's own clients."""
 RUN: Final = "/run/fleetlog"
 SECRETS_KEYS: Final = f"{RUN}/secrets/secrets-keys.json"
 Manifest = dict[str, Any]
@@ -28,11 +33,14 @@ def dns(service: str) -> str:
 
 def environment(service: str, nats: str) -> dict[str, str]:
     """Settings of a service; the same files lie at the same places in a container and in a pod."""
-    settings = {
+    log = {
         "FLEETLOG_NATS_URL": nats,
         "FLEETLOG_NATS_USER": "hub",
         "FLEETLOG_NATS_PASSWORD_FILE": f"{RUN}/log/hub.password",
         "FLEETLOG_TLS_CA": f"{RUN}/log/ca.crt",
+    }
+    settings = {
+        **({} if service in WITHOUT_LOG else log),
         "FLEETLOG_HTTP_HOST": "0.0.0.0",
         "FLEETLOG_HTTP_PORT": str(HTTP),
     }
@@ -40,15 +48,24 @@ def environment(service: str, nats: str) -> dict[str, str]:
         settings["FLEETLOG_CONTROL_KUBECONFIG"] = f"{RUN}/control/kubeconfig"
     if service in READERS:
         settings["FLEETLOG_SECRETS_KEY_FILE"] = SECRETS_KEYS
-    if service == "gateway":
+    if service in FRONTS:
         settings |= {
             "FLEETLOG_API_HOST": "0.0.0.0",
             "FLEETLOG_API_PORT": str(API),
-            "FLEETLOG_SERVING_CERT": f"{RUN}/gateway/tls.crt",
-            "FLEETLOG_SERVING_KEY": f"{RUN}/gateway/tls.key",
-            "FLEETLOG_TOKEN_FILE": f"{RUN}/gateway/tokens",
-            "FLEETLOG_FRONT_PROXY_CA": f"{RUN}/gateway/front-proxy-ca.crt",
+            "FLEETLOG_SERVING_CERT": f"{RUN}/{service}/tls.crt",
+            "FLEETLOG_SERVING_KEY": f"{RUN}/{service}/tls.key",
+            "FLEETLOG_TOKEN_FILE": f"{RUN}/{service}/tokens",
+            "FLEETLOG_FRONT_PROXY_CA": f"{RUN}/{service}/front-proxy-ca.crt",
             "FLEETLOG_FRONT_PROXY_NAMES": "front-proxy-client",
+        }
+    if service == "webhook":
+        settings |= {
+            "FLEETLOG_API_HOST": "0.0.0.0",
+            "FLEETLOG_API_PORT": str(API),
+            "FLEETLOG_SERVING_CERT": f"{RUN}/webhook/tls.crt",
+            "FLEETLOG_SERVING_KEY": f"{RUN}/webhook/tls.key",
+            # While its address is taken out of the Service, API servers still ask.
+            "FLEETLOG_DRAIN_SECONDS": "5",
         }
     if service == "detector":
         # One service makes the streams; the others wait until they are there.

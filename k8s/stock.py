@@ -46,7 +46,15 @@ def kube_apiserver() -> list[Manifest]:
         "metadata": {"name": "kube-apiserver"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": _labels("kube-apiserver")}},
     }
-    return [*_all("kube-apiserver", 6443, workload, [_to("etcd", 2379), _to("gateway", 8443)]), budget]
+    return [
+        *_all(
+            "kube-apiserver",
+            6443,
+            workload,
+            [_to("etcd", 2379), _to("gateway", 8443), _to("search", 8443), _to("webhook", 8443)],
+        ),
+        budget,
+    ]
 
 
 def _guards(port: str, memory: int) -> Manifest:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.events.observed import WorkObserved
+from schemas.events.request import MemberRequested
 from schemas.keys import PolicyKey
 
 HEARTBEAT_SECONDS: Final = 10.0
@@ -28,6 +29,9 @@ MAX_BLOBS: Final = 64
 
 MAX_REPORTS: Final = 200
 """Observations in one request."""
+
+MAX_RECORDS: Final = 100
+"""Records of requests in one request."""
 
 MAX_REPORT_BYTES: Final = 2 << 20
 """Size of one request with observations, unless it holds a single one."""
@@ -53,7 +57,8 @@ class Sample(Struct, frozen=True, kw_only=True):
 
     `error` is the reason why no client could be built; `apis_complete` is false when the list of kinds has gaps.
     `expiry` is that of the credentials used by the probe, where they carry one. `identity` is the uid of the member's
-    namespace kube-system, empty where it cannot be read.
+    namespace kube-system, empty where it cannot be read. `cause` says why a member that is not online did not answer.
+    `answers` names the requests of people that an agent answers, empty for none; None where nothing is said about it.
     """
 
     at: float
@@ -64,6 +69,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     apis_complete: bool = True
     expiry: Expiry | None = None
     identity: str = ""
+    cause: str = ""
+    answers: str | None = None
 
 
 class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -161,13 +168,15 @@ class Reported(Struct, frozen=True, kw_only=True):
     """Observations, oldest first; the hub gives them their place on the log.
 
     With `waits` the answer is held back until the hub has a question or WAIT_SECONDS passed; `answers` are to those
-    that came with answers before. `session` is that of the agent's last fresh greeting.
+    that came with answers before. `session` is that of the agent's last fresh greeting. `requests` are records of
+    requests that the agent answered.
     """
 
     events: tuple[WorkObserved, ...] = ()
     waits: bool = False
     answers: tuple[RoomAnswers, ...] = ()
     session: str = ""
+    requests: tuple[MemberRequested, ...] = ()
 
 
 class ReportedAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):

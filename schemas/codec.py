@@ -10,6 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from schemas.envelope import Event
+from schemas.events.autoscaling import (
+    AutoscalerReleased,
+    AutoscalingEvent,
+    ReplicasRecommended,
+    ScheduleAdvanced,
+    ScheduleReleased,
+)
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterEvent, ClusterRemoved
 from schemas.events.control_plane import (
@@ -26,15 +33,17 @@ from schemas.events.estimate import CapacityEstimated, EstimateEvent
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseEvent, LeaseTaken
 from schemas.events.observed import ObservedEvent, WorkObserved
-from schemas.events.parked import KeyParked, ParkedEvent
+from schemas.events.parked import KeyDropped, KeyParked, KeyRetried, ParkedEvent, UnparkedEvent
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
+from schemas.events.request import MemberRequested, RequestEvent
 from schemas.events.restore import RestoreCompared, RestoreEvent, RestoreReleased, RestoreStarted
 from schemas.events.rollup import RollupEvent, StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.subjects import (
     absence,
+    autoscaling,
     cluster,
     confirmation,
     control_plane,
@@ -43,7 +52,9 @@ from schemas.subjects import (
     observed,
     parked,
     policy,
+    requested,
     restore,
+    unparked,
     work,
 )
 from schemas.upcasts import UPCASTS
@@ -63,9 +74,12 @@ Known = (
     | LeaseEvent
     | RestoreEvent
     | ParkedEvent
+    | UnparkedEvent
     | IdentityEvent
     | AbsenceEvent
     | ConfirmationEvent
+    | RequestEvent
+    | AutoscalingEvent
 )
 
 UNIONS: Final[Mapping[str, object]] = {
@@ -83,9 +97,12 @@ UNIONS: Final[Mapping[str, object]] = {
     "lease": LeaseEvent,
     "restore": RestoreEvent,
     "parked": ParkedEvent,
+    "unparked": UnparkedEvent,
     "identity": IdentityEvent,
     "absence": AbsenceEvent,
     "confirmation": ConfirmationEvent,
+    "request": RequestEvent,
+    "autoscaling": AutoscalingEvent,
 }
 
 
@@ -187,12 +204,18 @@ def subject_of(event: Known) -> str:
             return restore(event.service)
         case KeyParked():
             return parked(event.service)
+        case KeyRetried() | KeyDropped():
+            return unparked(event.service, event.key)
         case ControlPlaneIdentified():
             return control_plane()
         case AbsenceHeld() | AbsenceReleased():
             return absence(event.scope)
         case AbsenceConfirmed():
             return confirmation(event.scope)
+        case ReplicasRecommended() | AutoscalerReleased() | ScheduleAdvanced() | ScheduleReleased():
+            return autoscaling(event.key)
+        case MemberRequested():
+            return requested(event.cluster, event.side)
         case _:
             assert_never(event)
 

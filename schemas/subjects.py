@@ -10,8 +10,12 @@ from schemas.keys import ObjectKey, PolicyKey
 NO_NAMESPACE = "_"
 _FACETS = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
 EVERY_ACTIVITY = "active.*"
+HEARTBEATS = "alive.*"
 RESTORE = "restore.log"
 RESTORES = "restore.*"
+UNPARKED = "unparked."
+INSTANCES = "instances"
+"""Core NATS subject on which every instance of every service answers how it is."""
 PURGED = "purged"
 """Core NATS subject on which the janitor announces purged facets; a hint that may be lost."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -109,6 +113,11 @@ def policy(key: PolicyKey) -> str:
     return f"policy.{escape(key.kind)}.{_namespace(key.namespace)}.{escape(key.name)}"
 
 
+def autoscaling(key: PolicyKey) -> str:
+    """Subject of what an autoscaler, or a schedule of one, has decided."""
+    return f"autoscaling.{escape(key.kind)}.{_namespace(key.namespace)}.{escape(key.name)}"
+
+
 def cluster(name: str) -> str:
     """Subject of a member cluster."""
     return f"cluster.{escape(name)}"
@@ -149,9 +158,19 @@ def key(namespace: str) -> str:
     return f"key.{escape(namespace)}"
 
 
+def requested(cluster: str, side: str) -> str:
+    """Subject of the requests that were carried into a cluster, as one side tells (stream REQUESTS)."""
+    return f"request.{escape(cluster)}.{escape(side)}"
+
+
 def parked(service: str) -> str:
     """Subject of what a service could not process (stream PARKED)."""
     return f"parked.{escape(service)}"
+
+
+def unparked(service: str, key: str) -> str:
+    """Subject of what operators want done about a parked key of a service."""
+    return f"{UNPARKED}{escape(service)}.{escape(key)}"
 
 
 def heartbeat(service: str) -> str:
@@ -171,6 +190,8 @@ def split(subject: str) -> tuple[str, list[str]]:
 
 
 _SHARDED = frozenset({*_FACETS, "explained"})
+BY_KIND = frozenset({"policy", "autoscaling"})
+"""Aggregates whose subjects name an object by its kind, namespace and name."""
 _PER_CLUSTER = frozenset({"work", "observed"})
 
 
@@ -200,9 +221,9 @@ def cluster_of(subject: str) -> str:
 
 
 def policy_key(subject: str) -> PolicyKey:
-    """Key of a policy subject; raises SubjectError otherwise."""
+    """Key of a policy or autoscaling subject; raises SubjectError otherwise."""
     aggregate, tokens = split(subject)
-    if aggregate != "policy" or len(tokens) != 3:
-        raise SubjectError(subject, "expected policy.<kind>.<namespace>.<name>")
+    if aggregate not in BY_KIND or len(tokens) != 3:
+        raise SubjectError(subject, "expected policy.<kind>.<namespace>.<name>, or autoscaling with the same")
     namespace = "" if tokens[1] == NO_NAMESPACE else unescape(tokens[1])
     return PolicyKey(kind=unescape(tokens[0]), namespace=namespace, name=unescape(tokens[2]))

@@ -56,11 +56,16 @@ SERVICES: Final[tuple[str, ...]] = (
     "registrar",
     "status_aggregator",
     "gateway",
+    "search",
     "janitor",
     "descheduler",
+    "autoscaler",
+    "webhook",
 )
 OPTIONAL: Final[frozenset[str]] = frozenset({"descheduler"})
 """Services that an installation does without unless it asks for them."""
+WITHOUT_LOG: Final[frozenset[str]] = frozenset({"webhook"})
+"""Services that neither read nor write the log: a kube-apiserver asks them; the embedded one does without."""
 
 FACTS: Final = Stream(
     name="FACTS",
@@ -75,11 +80,13 @@ FACTS: Final = Stream(
         "descheduling.>",
         "work.>",
         "rollup.>",
+        "autoscaling.>",
         "lease.*",
         "identity.*",
         "absence.*",
         "confirmation.*",
         "restore.*",
+        "unparked.>",
     ),
     purpose="every fact of the control plane in one total order; the last event of a subject is the present",
     max_per_subject=1024,
@@ -144,6 +151,16 @@ PARKED: Final = Stream(
     max_bytes=64 * MIB,
     max_message=8 * MIB,
 )
+REQUESTS: Final = Stream(
+    name="REQUESTS",
+    subjects=("request.*.*",),
+    purpose="requests that were carried into members, as the hub and the agents of pull members tell",
+    max_per_subject=20_000,
+    max_age=30 * DAY,
+    max_bytes=512 * MIB,
+    max_message=MIB,
+    compression="s2",
+)
 OBJECTS: Final = Stream(
     name="OBJECTS",
     subjects=("obj.>",),
@@ -151,21 +168,30 @@ OBJECTS: Final = Stream(
     allow_atomic=True,
 )
 
-STREAMS: Final[tuple[Stream, ...]] = (FACTS, OBSERVED, HISTORY, BLOBS, KEYS, EXPLAINED, PARKED)
+STREAMS: Final[tuple[Stream, ...]] = (FACTS, OBSERVED, HISTORY, BLOBS, KEYS, EXPLAINED, PARKED, REQUESTS)
 
 SUBJECTS: Final[tuple[Subject, ...]] = (
     Subject(
         pattern="template.<shard>.<key>",
         stream="FACTS",
         writer="detector",
-        readers=("detector", "override_renderer", "status_aggregator", "gateway", "janitor"),
+        readers=("detector", "override_renderer", "status_aggregator", "gateway", "janitor", "autoscaler"),
         events=("TemplateChanged", "TemplateDeleted"),
     ),
     Subject(
         pattern="policy.<kind>.<namespace>.<name>",
         stream="FACTS",
         writer="detector",
-        readers=("detector", "override_renderer", "executor", "registrar", "status_aggregator", "gateway", "janitor"),
+        readers=(
+            "detector",
+            "scheduler",
+            "override_renderer",
+            "executor",
+            "registrar",
+            "status_aggregator",
+            "gateway",
+            "janitor",
+        ),
         events=("PolicyChanged", "PolicyDeleted"),
     ),
     Subject(
@@ -183,6 +209,8 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "status_aggregator",
             "gateway",
             "janitor",
+            "search",
+            "autoscaler",
         ),
         events=("ClusterChanged", "ClusterRemoved"),
     ),
@@ -200,6 +228,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "gateway",
             "janitor",
             "descheduler",
+            "autoscaler",
         ),
         events=("BindingRequested", "BindingReleased"),
     ),
@@ -223,6 +252,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "gateway",
             "janitor",
             "descheduler",
+            "autoscaler",
         ),
         events=("PlacementDecided", "PlacementFailed", "PlacementReleased"),
     ),
@@ -239,6 +269,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "gateway",
             "janitor",
             "descheduler",
+            "autoscaler",
         ),
         events=("EvictionRequested", "EvictionFinished"),
     ),
@@ -254,6 +285,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "gateway",
             "janitor",
             "descheduler",
+            "autoscaler",
         ),
         events=("ReplicasDescheduled",),
     ),
@@ -276,8 +308,24 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="rollup.<shard>.<key>",
         stream="FACTS",
         writer="status_aggregator",
-        readers=("status_aggregator", "scheduler", "estimator", "failover", "gateway", "janitor", "descheduler"),
+        readers=(
+            "status_aggregator",
+            "scheduler",
+            "estimator",
+            "failover",
+            "gateway",
+            "janitor",
+            "descheduler",
+            "autoscaler",
+        ),
         events=("StatusRolledUp",),
+    ),
+    Subject(
+        pattern="autoscaling.<kind>.<namespace>.<name>",
+        stream="FACTS",
+        writer="autoscaler",
+        readers=("autoscaler", "gateway", "janitor"),
+        events=("ReplicasRecommended", "AutoscalerReleased", "ScheduleAdvanced", "ScheduleReleased"),
     ),
     Subject(
         pattern="lease.<service>",
@@ -322,6 +370,13 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         events=("RestoreCompared",),
     ),
     Subject(
+        pattern="unparked.<service>.<key>",
+        stream="FACTS",
+        writer="operators, by fleetlog parked retry and drop",
+        readers=("the service",),
+        events=("KeyRetried", "KeyDropped"),
+    ),
+    Subject(
         pattern="observed.<cluster>.<key>",
         stream="OBSERVED",
         writer="executor (push members), registrar (for the agents of pull members)",
@@ -341,5 +396,12 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         writer="the service",
         readers=("people",),
         events=("KeyParked",),
+    ),
+    Subject(
+        pattern="request.<cluster>.<side>",
+        stream="REQUESTS",
+        writer="gateway and search (side hub), registrar (side agent)",
+        readers=("people",),
+        events=("MemberRequested",),
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -15,11 +17,26 @@ from services._kit.log.connection import Connection
 from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
 
+# The same examples each time, however long they take; `--hypothesis-profile=default` draws new ones.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
 
 def pytest_configure() -> None:
     """Processes that tests interrupt must not inherit that interrupts are ignored, as a shell's background jobs do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: the garbage collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

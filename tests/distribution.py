@@ -11,24 +11,43 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_FLEET: Final = "tests/e2e: one installation"
+POLICIES: Final = "tests/e2e: an installation for policies"
+WORKLOADS: Final = "tests/e2e: an installation for workloads"
+VIEWS: Final = "tests/e2e: an installation for views and members"
 STOCK: Final = "tests/integration/stock: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
-_TOGETHER: Final = {
-    "tests/e2e/test_e2e_clusters.py": ONE_FLEET,
-    "tests/e2e/test_e2e_guestbook.py": ONE_FLEET,
-    "tests/e2e/test_e2e_nginx.py": ONE_FLEET,
-    "tests/e2e/test_e2e_updates.py": ONE_FLEET,
+TOGETHER: Final = {
+    "tests/e2e/test_e2e_carrying.py": WORKLOADS,
+    "tests/e2e/test_e2e_clusters.py": VIEWS,
+    "tests/e2e/test_e2e_dependencies.py": WORKLOADS,
+    "tests/e2e/test_e2e_global_view.py": VIEWS,
+    "tests/e2e/test_e2e_guestbook.py": WORKLOADS,
+    "tests/e2e/test_e2e_joining.py": POLICIES,
+    "tests/e2e/test_e2e_metrics.py": VIEWS,
+    "tests/e2e/test_e2e_nginx.py": WORKLOADS,
+    "tests/e2e/test_e2e_operations.py": VIEWS,
+    "tests/e2e/test_e2e_policies.py": POLICIES,
+    "tests/e2e/test_e2e_promotion.py": VIEWS,
+    "tests/e2e/test_e2e_proxy.py": POLICIES,
+    "tests/e2e/test_e2e_rebalancing.py": VIEWS,
+    "tests/e2e/test_e2e_scopes.py": POLICIES,
+    "tests/e2e/test_e2e_search.py": VIEWS,
+    "tests/e2e/test_e2e_tunnel.py": VIEWS,
+    "tests/e2e/test_e2e_updates.py": WORKLOADS,
+    "tests/integration/stock/test_stock_admission.py": STOCK,
     "tests/integration/stock/test_stock_front.py": STOCK,
     "tests/integration/stock/test_stock_path.py": STOCK,
+    "tests/integration/cli/test_cli_apply.py": COMMANDS,
     "tests/integration/cli/test_cli_members.py": COMMANDS,
     "tests/integration/cli/test_cli_pull.py": COMMANDS,
     "tests/integration/cli/test_cli_pull_signed.py": COMMANDS,
     "tests/integration/cli/test_cli_reading.py": COMMANDS,
     "tests/integration/cli/test_cli_register.py": COMMANDS,
 }
-_LONGEST_FIRST: Final = (
-    ONE_FLEET,
+LONGEST_FIRST: Final = (
+    WORKLOADS,
+    POLICIES,
+    VIEWS,
     "tests/faults/test_rounds.py",
     "tests/faults/hostile/test_hostile_rounds.py",
     "tests/faults/chaos/test_chaos_cycle.py",
@@ -38,6 +57,8 @@ _LONGEST_FIRST: Final = (
     "tests/e2e/test_e2e_pages.py",
     "tests/faults/test_agent_kills.py",
     COMMANDS,
+    "tests/integration/delivery/test_hostile_members.py",
+    "tests/integration/cli/test_log_repair.py",
     "tests/integration/member_sim/test_member_with_kubectl.py",
     "tests/integration/cli/test_cli_outside.py",
     "tests/integration/cli/test_cli_stop.py",
@@ -55,12 +76,12 @@ _LONGEST_FIRST: Final = (
 def unit_of(nodeid: str) -> str:
     """What a test stays together with: its file, or several."""
     file = nodeid.partition("::")[0]
-    return _TOGETHER.get(file, file)
+    return TOGETHER.get(file, file)
 
 
 def in_order(items: list[pytest.Item]) -> None:
     """Put the longest first and what stays together side by side; otherwise they stay in the order they have."""
-    places: dict[str, int] = {name: place - len(_LONGEST_FIRST) for place, name in enumerate(_LONGEST_FIRST)}
+    places: dict[str, int] = {name: place - len(LONGEST_FIRST) for place, name in enumerate(LONGEST_FIRST)}
     for item in items:
         places.setdefault(unit_of(item.nodeid), len(places))
     items.sort(key=lambda item: places[unit_of(item.nodeid)])

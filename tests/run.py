@@ -1,6 +1,6 @@
-"""Runs the test suite, two files at a time: fast tests first, then those that start whole installations.
+"""Runs the test suite, several files at a time: fast tests first, then those that start whole installations.
 
-Those wait more than they work, but not beside fast ones, which leave nothing of the processor.
+The second part is by itself because fast tests leave it nothing of the processor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
 PLACES: Final = ("tests/e2e", "tests/faults", "tests/integration")
 """Where tests with these marks may be: nothing else is collected for the second part."""
 _SECOND: Final = " or ".join(WHOLE_INSTALLATIONS)
-_TWO_FILES: Final = ("-n", "3", "--dist", "loadfile")
+_SEVERAL_FILES: Final = ("-n", "5", "--dist", "loadfile")
+"""Five on two cores: most files wait for a process, a log or a member longer than they work."""
 # tests/conftest.py puts what lasts longest first; the number of tests would say something else.
 _AS_COLLECTED: Final = "--no-loadscope-reorder"
 _NO_TESTS: Final = 5
@@ -27,8 +28,8 @@ def main(arguments: list[str]) -> int:
     if arguments:
         return _pytest(*arguments)
     codes = [
-        _pytest(*_TWO_FILES, _AS_COLLECTED, "-m", f"not ({_SECOND})"),
-        _pytest(*_TWO_FILES, _AS_COLLECTED, "-m", _SECOND, *PLACES),
+        _pytest(*_SEVERAL_FILES, _AS_COLLECTED, "-m", f"not ({_SECOND})"),
+        _pytest(*_SEVERAL_FILES, _AS_COLLECTED, "-m", _SECOND, *PLACES),
     ]
     return next((code for code in codes if code not in (0, _NO_TESTS)), 0)
 

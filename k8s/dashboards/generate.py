@@ -14,6 +14,9 @@ HEIGHT: Final = 8
 COLUMNS: Final = 24
 SCHEDULING: Final = "karmada_scheduler_e2e_scheduling_duration_seconds"
 
+OURS: Final = "and on (instance, job) fleetlog_leader"
+"""Leaves out processes of others that the same Prometheus looks at."""
+
 Panel = tuple[str, str, str, str]
 """Title, query, legend, unit."""
 
@@ -45,7 +48,7 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
     "fleetlog-log": (
         "Fleetlog: log and services",
         [
-            ("Services up", "sum by (job) (up)", "{{job}}", "short"),
+            ("Instances", "count by (service) (fleetlog_leader)", "{{service}}", "short"),
             ("Leaders", "sum by (service) (fleetlog_leader)", "{{service}}", "short"),
             (
                 "Messages behind the log",
@@ -68,12 +71,12 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
             ("Decision, p99", quantile(0.99, "fleetlog_decide_seconds", "service"), "{{service}}", "s"),
             (
                 "Unreadable messages",
-                "sum by (service, kind) (fleetlog_unreadable_total)",
+                f"sum by (service, kind) (increase(fleetlog_unreadable_total[{WINDOW}]))",
                 "{{service}} {{kind}}",
                 "short",
             ),
-            ("Memory", "sum by (job) (process_resident_memory_bytes)", "{{job}}", "bytes"),
-            ("CPU", rate("process_cpu_seconds_total", "job"), "{{job}}", "short"),
+            ("Memory", f"process_resident_memory_bytes {OURS}", "{{job}} {{instance}}", "bytes"),
+            ("CPU", f"rate(process_cpu_seconds_total[{WINDOW}]) {OURS}", "{{job}} {{instance}}", "short"),
         ],
     ),
     "fleetlog-propagation": (
@@ -92,8 +95,8 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
             ("Work to member, p99", quantile(0.99, "work_sync_workload_duration_seconds", "result"), "{{result}}", "s"),
             ("Creations", "sum by (member_cluster) (create_resource_to_cluster)", "{{member_cluster}}", "short"),
             ("Writes to members per second", rate("fleetlog_lane_writes_total", "cluster"), "{{cluster}}", "ops"),
-            ("Objects not yet in line", "sum by (cluster) (fleetlog_lane_backlog)", "{{cluster}}", "short"),
-            ("Objects fully applied", "sum by (applied) (fleetlog_aggregator_objects)", "{{applied}}", "short"),
+            ("Objects not yet in line", "max by (cluster) (fleetlog_lane_backlog)", "{{cluster}}", "short"),
+            ("Objects fully applied", "max by (applied) (fleetlog_aggregator_objects)", "{{applied}}", "short"),
             ("Evictions that wait", "sum(eviction_queue_depth)", "waiting", "short"),
         ],
     ),
@@ -104,8 +107,8 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
             ("Attempts per second", rate("karmada_scheduler_schedule_attempts_total", "result"), "{{result}}", "ops"),
             ("By type", rate("karmada_scheduler_schedule_attempts_total", "schedule_type"), "{{schedule_type}}", "ops"),
             ("End to end, p95", quantile(0.95, SCHEDULING, "schedule_type"), "{{schedule_type}}", "s"),
-            ("Pending", "sum by (queue) (scheduler_pending_bindings)", "{{queue}}", "short"),
-            ("Objects by outcome", "sum by (outcome) (fleetlog_scheduler_bindings)", "{{outcome}}", "short"),
+            ("Pending", "max by (queue) (scheduler_pending_bindings)", "{{queue}}", "short"),
+            ("Objects by outcome", "max by (outcome) (fleetlog_scheduler_bindings)", "{{outcome}}", "short"),
         ],
     ),
     "fleetlog-members": (
@@ -117,6 +120,12 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
             ("CPU, allocated %", used("cpu", "number"), "{{member_cluster}}", "percent"),
             ("Memory, allocated %", used("memory", "bytes"), "{{member_cluster}}", "percent"),
             ("Pods, allocated %", used("pod", "number"), "{{member_cluster}}", "percent"),
+            (
+                "Questions about metrics without an answer",
+                f"{rate('fleetlog_gateway_metric_members_silent_total', 'member')} or vector(0)",
+                "{{member}}",
+                "ops",
+            ),
             ("Lanes that get through", "min by (cluster) (fleetlog_lane_up)", "{{cluster}}", "short"),
         ],
     ),

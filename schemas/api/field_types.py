@@ -18,13 +18,14 @@ from schemas.manifest import Manifest
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 _COLLECTED: Final = {"generation": "l", "resourceTemplateGeneration": "l"}
-_CORRECTED: Final[dict[str, dict[str, str]]] = {
+_ADDED: Final[dict[str, dict[str, str]]] = {
     # Karmada adds these to the statuses that it collects.
     "io.k8s.api.apps.v1.DaemonSetStatus": _COLLECTED,
     "io.k8s.api.apps.v1.DeploymentStatus": _COLLECTED,
     "io.k8s.api.apps.v1.ReplicaSetStatus": _COLLECTED,
     "io.k8s.api.apps.v1.StatefulSetStatus": _COLLECTED,
-    # The client that the table comes from does not say what these are.
+}
+UNTOLD: Final[dict[str, dict[str, str]]] = {
     "io.k8s.api.apps.v1.RollingUpdateDaemonSet": {"maxSurge": "x"},
     "io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy": {"maxUnavailable": "x"},
     "io.k8s.api.autoscaling.v2.HPAScalingRules": {"tolerance": "q"},
@@ -33,13 +34,18 @@ _CORRECTED: Final[dict[str, dict[str, str]]] = {
     "io.k8s.api.core.v1.PersistentVolumeClaimStatus": {"allocatedResources": "{}q"},
     "io.k8s.api.core.v1.SleepAction": {"seconds": "l"},
 }
+"""Fields that the client that the table comes from does not know, or does not know the type of."""
+_CORRECTED: Final = _ADDED | UNTOLD
 
 
 @cache
 def kubernetes_types() -> dict[str, Raw]:
     """Return the types of Kubernetes' API by OpenAPI name, each as it lies in the table."""
     packed = files(__package__).joinpath("kubernetes.json.gz").read_bytes()
-    return msgspec.json.decode(gzip.decompress(packed), type=dict[str, Raw])
+    found = msgspec.json.decode(gzip.decompress(packed), type=dict[str, Raw])
+    # The client that the table comes from is older than these.
+    later = files(__package__).joinpath("kubernetes_policies.json").read_bytes()
+    return msgspec.json.decode(later, type=dict[str, Raw]) | found
 
 
 def karmada_kinds() -> list[Manifest]:

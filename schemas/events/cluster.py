@@ -12,7 +12,8 @@ class ClusterChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     `deleting` is true from the request to remove it until its works are gone. `identity` is the uid of the member's
     namespace kube-system, empty while it is not known; `stranger` is the one that answers in its place at the moment,
-    empty while the member itself does: nothing is read from a stranger or written to it.
+    empty while the member itself does: nothing is read from a stranger or written to it. `shaped_at` is when its labels
+    or its spec changed last, in seconds since 1970: what follows clusters was placed again then.
     """
 
     name: str
@@ -22,6 +23,7 @@ class ClusterChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     deleting: bool = False
     identity: str = ""
     stranger: str = ""
+    shaped_at: float = 0.0
 
 
 class ClusterRemoved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="ClusterRemoved.v1"):

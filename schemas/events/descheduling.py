@@ -20,13 +20,15 @@ class ReplicasDescheduled(Event, frozen=True, kw_only=True, omit_defaults=True, 
     """The placement at position `placement` holds with fewer replicas in `clusters`, sorted by name.
 
     All clusters that were lowered since that placement are listed, whichever fact lowered them. Any later placement of
-    the object ends it: that was decided in view of it, or of something newer than what was evaluated here.
+    the object ends it: that was decided in view of it, or of something newer than what was evaluated here. `changes`
+    counts such facts of this uid.
     """
 
     key: ObjectKey
     uid: str
     placement: int
     clusters: tuple[LoweredCluster, ...]
+    changes: int = 0
 
 
 DeschedulingEvent = ReplicasDescheduled

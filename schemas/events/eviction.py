@@ -32,7 +32,7 @@ class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, ta
     """The object must leave the clusters of `tasks`; all tasks in force are listed.
 
     `left` are the clusters of tasks that just ended while others go on; `unseen` those that ended before and that no
-    placement has been decided in view of.
+    placement has been decided in view of. `changes` counts the facts about evictions of this uid.
     """
 
     key: ObjectKey
@@ -40,18 +40,20 @@ class EvictionRequested(Event, frozen=True, kw_only=True, omit_defaults=True, ta
     tasks: tuple[EvictionTask, ...]
     left: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    changes: int = 0
 
 
 class EvictionFinished(Event, frozen=True, kw_only=True, omit_defaults=True, tag="EvictionFinished.v1"):
     """No eviction of this object is under way; `left` are the clusters of the tasks that just ended.
 
-    `unseen` are clusters it left before and that no placement has been decided in view of.
+    `unseen` are clusters it left before and that no placement has been decided in view of. `changes` as above.
     """
 
     key: ObjectKey
     uid: str
     left: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
+    changes: int = 0
 
 
 EvictionEvent = EvictionRequested | EvictionFinished

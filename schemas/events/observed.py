@@ -28,7 +28,8 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     `work_seq` is the position of the work fact acted upon; `applied`: whether the member holds its manifest;
     `absent` that the member holds nothing (or nothing of ours). `reason` and `message` explain a failure.
     `drift` names what was changed in the member and put back by this operation.
-    `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown.
+    `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown. `since` is when `applied` became what
+    it is, 0: with this report.
     """
 
     cluster: str
@@ -47,6 +48,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     operation: str = ""
     drift: tuple[Drift, ...] = ()
     at: float = 0.0
+    since: float = 0.0
 
 
 ObservedEvent = WorkObserved

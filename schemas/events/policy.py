@@ -9,13 +9,17 @@ from schemas.keys import PolicyKey
 
 
 class PolicyChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PolicyChanged.v1"):
-    """The full present state of a policy; `manifest` is the object without status and server-side fields."""
+    """The full present state of a policy; `manifest` is the object without status and server-side fields.
+
+    `outcome` says in words what came of an object that asks for something once, as a WorkloadRebalancer does.
+    """
 
     key: PolicyKey
     uid: str
     manifest: Raw
     generation: int = 0
     deleting: bool = False
+    outcome: str = ""
 
 
 class PolicyDeleted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="PolicyDeleted.v1"):

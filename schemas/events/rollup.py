@@ -32,7 +32,8 @@ class Cleared(Struct, frozen=True, omit_defaults=True):
 class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="StatusRolledUp.v1"):
     """The aggregated status of a binding; `closed` is true once the binding ended and every copy is gone.
 
-    `cleared` are the clusters under direct eviction that hold no copy any more.
+    `cleared` are the clusters under direct eviction that hold no copy any more. `since` is when `fully_applied` became
+    what it is, 0: by this fact.
     """
 
     key: ObjectKey
@@ -42,6 +43,7 @@ class StatusRolledUp(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     observed_position: int = 0
     closed: bool = False
     cleared: tuple[Cleared, ...] = ()
+    since: float = 0.0
 
 
 RollupEvent = StatusRolledUp

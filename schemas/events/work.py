@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.envelope import Event
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 
 
 class AppliedOverride(Struct, frozen=True, omit_defaults=True):
@@ -22,6 +22,8 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     every cluster with the same content: readers put the cluster's own marks on them
     (services/_rules/delivery/work_labels.py).
     `problem` is the error that prevented a new rendering for this cluster; the previous manifest then stays in force.
+    `policy` asks for the object where no template does (a FederatedResourceQuota), and `uid` is its uid then.
+    `generation` counts the works of this uid in this cluster that differ in what the member gets.
     """
 
     cluster: str
@@ -40,10 +42,15 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     overrides: tuple[AppliedOverride, ...] = ()
     problem: str = ""
     shared: bool = False
+    policy: PolicyKey | None = None
+    generation: int = 0
 
 
 class WorkWithdrawn(Event, frozen=True, kw_only=True, omit_defaults=True, tag="WorkWithdrawn.v1"):
-    """The object is no longer desired in the cluster; `keep` leaves the member's copy behind, unmanaged."""
+    """The object is no longer desired in the cluster; `keep` leaves the member's copy behind, unmanaged.
+
+    `policy` is that of the work.
+    """
 
     cluster: str
     key: ObjectKey
@@ -52,6 +59,7 @@ class WorkWithdrawn(Event, frozen=True, kw_only=True, omit_defaults=True, tag="W
     kind: str
     reason: str = ""
     keep: bool = False
+    policy: PolicyKey | None = None
 
 
 WorkEvent = WorkRendered | WorkWithdrawn

@@ -19,6 +19,7 @@ from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEv
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.subjects import facet as subject_of
+from services._rules.dependencies.dependency_index import DependencyIndex, Requirement
 from services._rules.effective import Effective, current_targets, effective, lowers, tasks_of
 from services._rules.history.retention import all_closed
 from services._rules.interpreter.configuration import Target, concerns
@@ -116,8 +117,8 @@ class ObjectFacets(Struct):
         placed = self.placed
         return placed is not None and any(target.name == cluster for target in placed.clusters)
 
-    def effective(self, clusters: Iterable[str]) -> Effective:
-        """The clusters that hold the object, of those that are members."""
+    def effective(self, clusters: Iterable[str], required_by: Iterable[TargetCluster] = ()) -> Effective:
+        """The clusters that hold the object, of those that are members; `required_by` are those of its owners."""
         return effective(
             self.binding,
             self.placement,
@@ -126,6 +127,7 @@ class ObjectFacets(Struct):
             descheduling=self.descheduling,
             placement_seq=self.placement_seq,
             clusters=clusters,
+            required_by=required_by,
         )
 
     def seen(self, *facets: str) -> Provenance:
@@ -134,6 +136,11 @@ class ObjectFacets(Struct):
 
 
 F = TypeVar("F", bound=ObjectFacets)
+
+
+def requirement_of(binding: BindingRequested, targets: Iterable[TargetCluster]) -> Requirement:
+    """What a binding requires where it runs; what its policy asks for is left out."""
+    return Requirement(binding.requires, tuple(target.name for target in targets))
 
 
 class ServiceState(Struct):
@@ -160,6 +167,8 @@ class ObjectStates(ServiceState, Generic[F]):
     writes: ClassVar[str] = ""
     """The facet that the service writes."""
     objects: dict[ObjectKey, F] = field(default_factory=dict)
+    required: DependencyIndex = field(default_factory=DependencyIndex)
+    """Where objects are required by others; only services that call `follow` fill it."""
 
     def of(self, key: ObjectKey) -> F:
         """Facets of one object, made on first mention."""
@@ -177,6 +186,18 @@ class ObjectStates(ServiceState, Generic[F]):
         if facet == self.writes:
             self.subjects[subject] = seq
         return facets
+
+    def follow(self, key: ObjectKey) -> list[ObjectKey]:
+        """Take in what an object requires and where it runs now; the dependencies that go to other clusters by that."""
+        facets = self.objects[key]
+        binding = facets.binding
+        if not isinstance(binding, BindingRequested) or not binding.requires:
+            return self.required.update(key, None) if key in self.required else []
+        return self.required.update(key, requirement_of(binding, facets.targets))
+
+    def effective(self, key: ObjectKey, clusters: Iterable[str]) -> Effective:
+        """The clusters that hold an object, of those that are members: its own, and those it is required in."""
+        return self.objects[key].effective(clusters, self.required.targets(key))
 
     def running_in(self, cluster: str) -> list[ObjectKey]:
         """Objects whose placement in force names a cluster."""

@@ -32,6 +32,8 @@ from services.agent.manifest_cache import ManifestCache
 from services.agent.report_sender import HubPublisher
 from services.agent.settings import AgentSettings
 from services.agent.state_storage import StateStorage
+from services.agent.tunnel.allow_list import AllowList, answered
+from services.agent.tunnel.tunnel import Tunnel
 from services.agent.work_consumer import WorkConsumer
 
 NEWS_SECONDS: Final = 5.0
@@ -51,12 +53,13 @@ class AgentSession:
         clock: Clock,
         may_ask: Callable[[], bool],
         written: WriteMetrics,
+        allowed: AllowList | None = None,
     ) -> None:
         cluster, directory = settings.agent_cluster, Path(settings.agent_data_dir)
         self.storage = StateStorage(directory, cluster, self._saved)
         self.state = self.storage.state
         self.manifests = ManifestCache(hub, cluster, directory / "manifests", lambda: self.state.position)
-        self.publisher = HubPublisher(hub, cluster, self._stored, lambda: self.greeter.session, self._superseded)
+        self.publisher = HubPublisher(hub, cluster, self._stored, self._session, self._superseded)
         self.reports = Reports(self.publisher)
         self.greeter = HeartbeatSender(
             hub,
@@ -68,6 +71,7 @@ class AgentSession:
             self._configured,
             self._report_all,
             partial(kubeconfig_expiry, settings.agent_kubeconfig),
+            answered(settings.agent_requests),
         )
         greet = self.greeter.for_consumer
         self.follower = WorkConsumer(hub, self.state, greet, self._touched, self._configured, may_ask)
@@ -76,7 +80,14 @@ class AgentSession:
             self.interpretation.take(event)
         lane = LaneSettings(concurrency=settings.cluster_concurrency, longest_backoff=settings.longest_backoff)
         self.lane = Lane(cluster, open_member, self._source(clock), lane, self.interpretation, written)
-        self.estimating = EstimateAnswers(hub, cluster, open_member, clock, lambda: self.greeter.session)
+        self.estimating = EstimateAnswers(hub, cluster, open_member, clock, self._session)
+        self.tunnel: Tunnel | None = None
+        """Answers requests of the hub's callers, where this member permits some."""
+        if allowed is not None:
+            self.tunnel = Tunnel(settings, instance, allowed, hub, member, clock, self._session)
+
+    def _session(self) -> str:
+        return self.greeter.session
 
     async def run(self) -> None:
         """Act until cancelled; what was known before is kept true, whether the hub answers or not."""
@@ -89,6 +100,8 @@ class AgentSession:
             "greetings": self.greeter.run,
             "estimates": self.estimating.run,
         }
+        if self.tunnel is not None:
+            parts["tunnel"] = self.tunnel.run
         kept = [supervise(name, part, returns=name == "deliveries") for name, part in parts.items()]
         try:
             await asyncio.Event().wait()

@@ -24,6 +24,7 @@ from services.agent.agent_session import AgentSession
 from services.agent.hub_connection import HubConnection
 from services.agent.leader_lease import LeaderLease
 from services.agent.settings import AgentSettings
+from services.agent.tunnel.allow_list import allow_list
 
 NAME = "agent"
 
@@ -38,6 +39,7 @@ class Agent:
         self.term: AgentSession | None = None
         """What acts right now; None while it is not this agent's turn."""
         self.link = HubConnection(settings, f"{NAME}/{self.instance}")
+        self._allowed = allow_list(settings.agent_requests) if settings.agent_requests else None
         self._clock = SystemClock()
         self._logger: Any = logs.get(service=NAME, instance=self.instance, cluster=settings.agent_cluster)
         if not Path(settings.agent_kubeconfig).is_file():
@@ -96,6 +98,7 @@ class Agent:
                 self._clock,
                 lambda: holding.fresh or not self.settings.agent_lease,
                 written,
+                self._allowed,
             )
             _register(metrics.reads, self.term)
             self._logger.info("acting", works=len(self.term.state.works.works), position=self.term.state.position)
@@ -155,3 +158,10 @@ def _register(reads: ReadCollector, term: AgentSession) -> None:
     reads.counter("agent_reports_refused", "Observations the hub refused", lambda: publisher.refused)
     reads.gauge("agent_reports_waiting", "Observations not yet sent", lambda: term.reports.backlog)
     register_lane(reads, term.lane)
+    if term.tunnel is not None:
+        server, records = term.tunnel.server, term.tunnel.records
+        reads.gauge("agent_requests_under_way", "Requests of the hub that did not end yet", lambda: server.under_way)
+        reads.counter("agent_requests_served", "Requests of the hub that were answered", lambda: server.served)
+        reads.counter("agent_requests_refused", "Requests not permitted, or too many", lambda: server.turned_away)
+        reads.counter("agent_records", "Records of requests that agents sent", lambda: records.sent)
+        reads.counter("agent_records_lost", "Requests without a record: too many at once", lambda: records.lost)

@@ -49,6 +49,7 @@ class HeartbeatSender:
         on_gone: Callable[[PolicyDeleted], None],
         on_resync: Callable[[], None] = lambda: None,
         expiry: Callable[[], Expiry | None] = lambda: None,
+        answers: str = "",
     ) -> None:
         self.hellos = 0
         self.problem = ""
@@ -66,6 +67,7 @@ class HeartbeatSender:
         self._on_gone = on_gone
         self._on_resync = on_resync
         self._expiry = expiry
+        self._answers = answers
         self._interval = HEARTBEAT_SECONDS
         self._models: tuple[dict[str, object], ...] | None = None
         self._sample: Sample | None = None
@@ -130,10 +132,10 @@ class HeartbeatSender:
     async def _look(self) -> None:
         now = self._clock.now()
         self._served.grow_old(asyncio.get_running_loop().time(), self._interval)
-        models = self._models
-        sample = await probe_cluster(self._member, self._state.cluster, list(models or ()), now, self._served)
         # Before the hub names the resource models, nodes cannot be counted by them: that is no news of the member.
-        self._sample = replace(sample, expiry=self._expiry(), summary=None if models is None else sample.summary)
+        models = None if self._models is None else list(self._models)
+        sample = await probe_cluster(self._member, self._state.cluster, models, now, self._served)
+        self._sample = replace(sample, expiry=self._expiry(), answers=self._answers)
 
     async def _send(self, session: str = "") -> HelloAnswer:
         """Send a heartbeat, with the name of a new session where a consumer is requested."""

@@ -32,6 +32,8 @@ class HubConnection:
         self._credentials = credentials(settings)
         self._connection: Connection | None = None
         self._up = asyncio.Event()
+        self._down = asyncio.Event()
+        self._down.set()
         self._listeners: list[Callable[[], None]] = []
 
     async def run(self) -> None:
@@ -49,6 +51,7 @@ class HubConnection:
             finally:
                 connection, self._connection = self._connection, None
                 self._up.clear()
+                self._down.set()
                 if connection is not None:
                     await connection.close()
             await asyncio.sleep(next(pauses))
@@ -77,12 +80,14 @@ class HubConnection:
             log.warning("hub_lost")
             self.trouble = "the connection to the hub was lost"
         self._up.clear()
+        self._down.set()
         for listener in self._listeners:
             listener()
 
     def _regained(self) -> None:
         log.info("hub_connected")
         self.trouble = ""
+        self._down.clear()
         self._up.set()
 
     @property
@@ -94,6 +99,10 @@ class HubConnection:
         """Return once it is."""
         await self._up.wait()
 
+    async def wait_lost(self) -> None:
+        """Return once it is not."""
+        await self._down.wait()
+
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Call a function whenever the connection is lost."""
         self._listeners.append(listener)
@@ -102,8 +111,8 @@ class HubConnection:
         """The answer to a request; raises Unavailable or Ambiguous."""
         return await self._open_connection().request(subject, data, timeout=timeout)
 
-    async def publish(self, subject: str, data: bytes, reply: str) -> None:
-        """Send a message whose answers come to `reply`; raises LogError."""
+    async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Send a message, whose answers come to `reply`; raises LogError."""
         await self._open_connection().publish(subject, data, reply=reply)
 
     async def listen(self, callback: Callable[[Msg], Awaitable[None]]) -> tuple[str, Any]:
@@ -112,6 +121,15 @@ class HubConnection:
         inbox = connection.inbox()
         try:
             return inbox, await connection.subscribe(inbox, callback)
+        except NatsError as error:
+            raise Unavailable(f"not connected to the hub: {error}") from error
+
+    async def hear(self, handler: Callable[[Msg], None]) -> tuple[str, Any]:
+        """The same with a function that is called while messages are read: it must be quick and never wait."""
+        connection = self._open_connection()
+        inbox = connection.inbox()
+        try:
+            return inbox, await connection.listen(inbox, handler)
         except NatsError as error:
             raise Unavailable(f"not connected to the hub: {error}") from error
 

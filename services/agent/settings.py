@@ -21,3 +21,6 @@ class AgentSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=T
     agent_lease_namespace: str = "kube-system"
     agent_lease_seconds: float = 15.0
     """How long a silent agent keeps its place."""
+    agent_requests: str = ""
+    """Which requests of the hub's callers are answered: `read`, `all`, or a file with a list of what is permitted;
+    empty: none."""

@@ -8,11 +8,13 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 from services._kit.base import logs
 from services._kit.concurrency.supervision import Supervisor
 from services._kit.concurrency.tasks import first_of
 from services._kit.log.ids import default_instance
+from services.apiserver import help_text
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import flag, from_environment, whole_number
@@ -82,10 +84,19 @@ async def _main() -> None:
         sys.exit(LOG_REPLACED)
 
 
-def main() -> None:
-    """Run until SIGINT or SIGTERM; settings that cannot be used are named on standard error with exit code 2."""
+def main(arguments: Sequence[str] = ()) -> None:
+    """Run until SIGINT or SIGTERM; settings that cannot be used are named on standard error with exit code 2.
+
+    `arguments` are of a command line of its own; in an installation the process has that of `fleetlog up`.
+    """
     from services._kit.runtime.service_wiring import BAD_SETTINGS, run_loop
 
+    if {"-h", "--help"} & set(arguments):
+        print(help_text.usage(), end="")  # noqa: T201 - what was asked for
+        return
+    if why := help_text.refusal(arguments):
+        print(why, file=sys.stderr)  # noqa: T201 - as every service says it
+        sys.exit(BAD_SETTINGS)
     try:
         run_loop(_main())
     except Misconfigured as error:
@@ -94,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

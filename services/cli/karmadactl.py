@@ -4,57 +4,58 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from services.cli.common.command import Commands, Work, expanded
+from services.cli.common.command import Work, expanded
 from services.cli.common.karmadactl_options import ClusterName, ControlPlaneOptions, DryRun
-from services.cli.common.unsupported_commands import app as unbuilt_commands
+from services.cli.completion.completion_commands import add_completion, offer
+from services.cli.hosting.hosting_commands import app as hosting_commands
+from services.cli.kubectl.kubectl_commands import app as kubectl_commands
+from services.cli.listing.listing_commands import app as listing_commands
 from services.cli.members.membership_commands import app as membership_commands
-from services.cli.members.register_commands import app as registering_commands
+from services.cli.members.token_commands import app as token_commands
 from services.cli.objects.interpret_commands import app as interpreting_commands
-from services.cli.objects.object_options import Query
+from services.cli.promotion.promotion_commands import app as promotion_commands
+from services.cli.registration.registration_commands import app as registration_commands
+from services.cli.shell.program import Version, add_version, program, start
 
-app = Commands(
-    name="karmadactl",
-    help="Controls a multi-cluster control plane: its members and what they run.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+GROUPS: Final = {
+    "Basic Commands": ("explain", "get", "create", "delete", "edit"),
+    "Cluster Registration Commands": (
+        *("init", "deinit", "addons", "join", "unjoin", "token", "register", "unregister"),
+    ),
+    "Cluster Management Commands": ("cordon", "uncordon", "taint"),
+    "Troubleshooting and Debugging Commands": ("attach", "logs", "exec", "describe", "interpret"),
+    "Advanced Commands": ("apply", "promote", "top", "patch"),
+    "Settings Commands": ("label", "annotate", "completion"),
+    "Other Commands": ("api-resources", "api-versions", "version", "options"),
+}
+
+SUMMARIES: Final = {
+    "register": "Make this cluster a pull member by a bootstrap token",
+    "taint": "Keep work away from members, or drive it out",
+}
+
+app = program("karmadactl", "Controls a multi-cluster control plane: its members and what they run.", GROUPS, SUMMARIES)
 
 app.add_typer(membership_commands)
-app.add_typer(registering_commands)
+app.add_typer(token_commands)
+app.add_typer(registration_commands)
 app.add_typer(interpreting_commands)
-app.add_typer(unbuilt_commands)
+app.add_typer(listing_commands)
+app.add_typer(kubectl_commands)
+app.add_typer(promotion_commands)
+app.add_typer(hosting_commands)
 
 
-def root(ctx: typer.Context, target: ControlPlaneOptions) -> None:
+def root(ctx: typer.Context, target: ControlPlaneOptions, version: Version = False) -> None:  # noqa: ARG001 - its callback prints it
     """Controls a multi-cluster control plane: its members and what they run."""
     ctx.obj = target
 
 
 app.callback()(expanded(root, lambda work: work()))
-
-
-@app.command(
-    epilog="""Examples:
-
-\b
-karmadactl get clusters
-karmadactl get pods                             # pods of all members
-karmadactl get deploy nginx -s all              # the template and every copy
-karmadactl get svc -n web -s members -C member1,member2
-karmadactl get deploy,svc -A -s members -o wide
-""",
-)
-def get(query: Query, target: ControlPlaneOptions) -> Work:
-    """Show objects of the control plane and of its members side by side."""
-    from services.cli.objects import get as getting
-
-    return getting.get(target, query)
 
 
 @app.command(epilog="Example:\n\nkarmadactl cordon member1")
@@ -98,22 +99,31 @@ def taint(
     return taint_clusters(target, words, overwrite=overwrite, dry_run=dry_run)
 
 
-@app.command()
-def version() -> None:
-    """Print the version of this command."""
-    import platform
-    from importlib.metadata import version as installed
-
-    info = f'GitVersion:"v{installed("fleetlog")}", PythonVersion:"{platform.python_version()}"'
-    where = f"{platform.system().lower()}/{platform.machine()}"
-    print(f'{_name()} version: version.Info{{{info}, Platform:"{where}"}}')
-
-
 def _name() -> str:
     """The name people typed: kubectl calls plugins by the name of their file."""
     return "kubectl karmada" if Path(sys.argv[0]).name == "kubectl-karmada" else "karmadactl"
 
 
+@app.command("options")
+def options(ctx: typer.Context) -> None:
+    """List the flags that every command takes."""
+    from services.cli.common.printing import aligned
+
+    assert ctx.parent is not None
+    shown = [each for each in ctx.parent.command.params if getattr(each, "help", "") and "--version" not in each.opts]
+    print("The following options can be passed to any command:\n")
+    print(aligned([[f"    {', '.join(each.opts)}", str(getattr(each, "help", ""))] for each in shown]), end="")
+
+
+add_version(app, _name)
+add_completion(app, _name)
+
+
 def main() -> None:
     """Entry point of the command."""
-    app(prog_name=_name())
+    start(app, _name())
+
+
+def complete() -> None:
+    """Entry point of what kubectl asks to complete `kubectl karmada …`."""
+    offer(app, "kubectl karmada", sys.argv[1:])

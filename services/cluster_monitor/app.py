@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from services._kit.concurrency.keyed_work import Background
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.credentials.access import Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
-from services._kit.identity.identity_gate import ControlPlaneIdentity, Gate
+from services._kit.identity.identity_gate import ControlPlaneIdentity, Gate, Locator, place_of_manifest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.kube.event_recorder import EventRecorder
@@ -30,6 +30,7 @@ from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.decision import Decision
 from services._rules.log.restore_order import absence_in_doubt
+from services.cluster_monitor.cluster_announcements import not_tainted, space
 from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of
 from services.cluster_monitor.decide import (
     FINALIZER,
@@ -43,16 +44,17 @@ from services.cluster_monitor.decide import (
     Written,
     decide,
     decide_all,
+    named,
 )
 from services.cluster_monitor.drain_watch import Emptying
 from services.cluster_monitor.heartbeat_timeout import Graces
 from services.cluster_monitor.heartbeats import HeartbeatRate, Malformed, heard
 from services.cluster_monitor.member_identity import fold_absence, is_another
 from services.cluster_monitor.metrics import register
+from services.cluster_monitor.policy_watch import REMEDIES, TAINT_POLICIES, PolicyWatch, Watched, until_served
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
 from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
-from services.cluster_monitor.taint_policy_watch import TaintPolicies, until_served
 
 log = structlog.get_logger("cluster_monitor")
 
@@ -87,7 +89,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         self._recorder: EventRecorder | None = None
         self._watch: Supervised | None = None
         self._clusters: Reflector[Manifest] | None = None
-        self._taint_policies: TaintPolicies | None = None
+        self._policies: list[PolicyWatch] = []
         self._leading = False
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -158,6 +160,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
             self._settings.control_kubeconfig, self._client, guard, lambda: context.mark((ALL,))
         )
         context.health.fact("removals_held", lambda: guard.count)
+        clusters = context.projection.state.clusters
+        context.health.fact("heard", lambda: {name: one.probe.at for name, one in clusters.items() if one.probe})
         register(context.metrics.reads, context.projection.state, context.clock)
         context.health.check("watches", self._watch_trouble)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
@@ -207,24 +211,30 @@ class ClusterMonitor(Decider[MonitorState, str]):
             Decoded(),
             api_version=f"{GROUP}/{VERSION}",
             kind="Cluster",
-            gate=Gate(self._identity, self.refused),
+            gate=Gate(self._identity, self.refused, Locator(path_of(), place_of_manifest)),
         )
         self._clusters = reflector
         self._watch = supervise("watch:clusters", partial(until_served, reflector))
         if self._settings.gates()["Failover"]:
-            self._taint_policies = TaintPolicies(
-                self._client, self.state.taint_policies, self._policies_changed, Gate(self._identity)
-            )
+            self._follow(TAINT_POLICIES, self.state.taint_policies, self._policies_changed)
+        self._follow(REMEDIES, self.state.remedies, self._remedies_changed)
+
+    def _follow(self, watched: Watched, objects: dict[str, Manifest], changed_to: Callable[[], None]) -> None:
+        self._policies.append(PolicyWatch(self._client, watched, objects, changed_to, Gate(self._identity)))
 
     def _watch_trouble(self) -> str:
         """Why the watches of the control plane have failed; empty while they work."""
         clusters = self._clusters.outage.trouble if self._clusters is not None else ""
-        policies = self._taint_policies.trouble if self._taint_policies is not None else ""
-        return clusters or policies
+        return clusters or next((watch.trouble for watch in self._policies if watch.trouble), "")
 
     def _policies_changed(self) -> None:
         """What taints clusters is another set of policies now."""
         self.context.mark(list(self.state.clusters))
+
+    def _remedies_changed(self) -> None:
+        """What clusters are told to do is another set of Remedies now."""
+        self.state.remedies_listed = True
+        self.context.mark([ALL, *self.state.clusters])
 
     async def on_leading(self) -> None:
         """Probe from now on."""
@@ -247,8 +257,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
     async def stop(self) -> None:
         """Close everything."""
         await self.on_following()
-        if self._taint_policies is not None:
-            await self._taint_policies.close()
+        for watch in self._policies:
+            await watch.close()
         if self._watch is not None:
             await self._watch.close()
         await asyncio.gather(*self._closing, return_exceptions=True)
@@ -360,7 +370,30 @@ class ClusterMonitor(Decider[MonitorState, str]):
                 return
             if error.status in PASSING:
                 raise Retry(str(error)) from error
+            self._tell(effect, str(error))
             raise
+        self._tell(effect)
+
+    def _tell(self, effect: Written, why: str = "") -> None:
+        """Record the Events about a write, or about why it failed."""
+        assert self._recorder is not None
+        name = effect.name
+        uid = str(((self.state.of(name).manifest or {}).get("metadata") or {}).get("uid", ""))
+        if isinstance(effect, WriteSpec):
+            # What was refused is not tried again before something else is due.
+            self.state.of(name).refused = named(effect.taints) if why else None
+            if why:
+                self.context.mark((name,))
+        match effect:
+            case WriteSpec() if why:
+                self._recorder.tell(not_tainted(name, uid, why))
+            case WriteSpec() | WriteStatus() if not why:
+                for note in effect.notes:
+                    self._recorder.tell(note)
+            case AddFinalizer() | DropFinalizer():
+                self._recorder.tell(space(name, uid, created=isinstance(effect, AddFinalizer), why=why))
+            case _:
+                pass
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

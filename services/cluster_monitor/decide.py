@@ -18,6 +18,7 @@ from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
+from services.cluster_monitor import cluster_announcements as announcements
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
     CONDITION,
@@ -38,9 +39,12 @@ from services.cluster_monitor.readiness import (
     remembered,
     rfc3339,
     taints_for,
+    timed,
+    with_answers,
     with_condition,
     with_expiry,
 )
+from services.cluster_monitor.remedies import notes_of_remedies, with_actions
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 
 FINALIZER: Final = const.CLUSTER_FINALIZER
@@ -53,6 +57,8 @@ class WriteSpec(Struct, frozen=True):
     name: str
     resource_version: str
     taints: list[Manifest]
+    notes: tuple[Note, ...] = ()
+    """What to tell once it is written."""
 
 
 class WriteStatus(Struct, frozen=True):
@@ -60,6 +66,8 @@ class WriteStatus(Struct, frozen=True):
 
     name: str
     patch: Manifest
+    notes: tuple[Note, ...] = ()
+    """What to tell once it is written."""
 
 
 class AddFinalizer(Struct, frozen=True):
@@ -141,34 +149,45 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
         effects.append(AddFinalizer(name))
     judged = _Judged(manifest.get("status") or {})
     mode = manifest["spec"].get("syncMode")
-    identity = identity_of(cluster, str(metadata.get("uid", "")), manifest["spec"])
+    uid = str(metadata.get("uid", ""))
+    identity = identity_of(cluster, uid, manifest["spec"])
     if mode == "Pull":
         judged = _heard_status(cluster, metadata, judged.status, now, thresholds, identity)
     elif mode == "Push":
         judged = _probed_status(cluster, judged.status, now, thresholds, identity)
-    status = judged.status
+    status = with_actions(state, manifest, judged.status)
     if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
         if patch:
-            effects.append(WriteStatus(name, patch))
+            published = find_condition((manifest.get("status") or {}).get("conditions") or [], "Ready")
+            fresh = find_condition(status.get("conditions") or [], "Ready")
+            effects.append(WriteStatus(name, patch, announcements.readiness(name, uid, published, fresh)))
     ready = find_condition(status.get("conditions") or [], "Ready")
-    ready_status = ready["status"] if ready else None
+    ready_status = ready.get("status") if ready else None
     spec = manifest["spec"]
     if cluster.adopted and spec.get("id") and spec["id"] != cluster.adopted:
         effects.append(WriteIdentity(name, metadata.get("resourceVersion", ""), cluster.adopted))
     due = held_of(cluster, identity, now)
-    effects.extend(Announce(note_of(event, name, str(metadata.get("uid", "")))) for event in due)
-    taints = taints_for(ready_status, spec.get("taints") or [], rfc3339(now))
+    effects.extend(Announce(note_of(event, name, uid)) for event in due)
+    known = spec.get("taints") or []
+    taints = taints_for(ready_status, known, rfc3339(now))
+    notes = announcements.taints(name, uid, known, taints, announcements.CLUSTER)
     if state.taint_policies and not deleting:
         present = {**manifest, "spec": {**spec, "taints": taints}, "status": status}
-        taints = apply_policies(present, list(state.taint_policies.values()), rfc3339(now))
-    if taints != (spec.get("taints") or []):
-        effects.append(WriteSpec(name, metadata.get("resourceVersion", ""), taints))
+        own, taints = taints, apply_policies(present, list(state.taint_policies.values()), rfc3339(now))
+        notes += announcements.taints(name, uid, own, taints, announcements.TAINT_POLICY)
+    if taints != known and named(taints) != cluster.refused:
+        effects.append(WriteSpec(name, metadata.get("resourceVersion", ""), taints, tuple(notes)))
         spec = {**spec, "taints": taints}
     if deleting and FINALIZER in metadata.get("finalizers", ()) and (cluster.empty or ready_status != "True"):
         effects.append(DropFinalizer(name))
-    facts = _facts(cluster, metadata, spec, status, deleting, identity)
+    facts = _facts(cluster, metadata, spec, status, deleting, identity, now)
     return ClusterDecision((*facts, *due), judged.wake_at, tuple(effects), memory=judged.memory)
+
+
+def named(taints: list[Manifest]) -> frozenset[tuple[str, str]]:
+    """Key and effect of every taint."""
+    return frozenset((str(taint.get("key")), str(taint.get("effect"))) for taint in taints)
 
 
 def decide_all(state: MonitorState, now: float) -> ClusterDecision:
@@ -177,6 +196,8 @@ def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     due = absence.decide(state.guard, kinds, now)
     # Nothing is written to a control plane that is not ours.
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
+    if state.guard.trusted:
+        notes.extend(Announce(note) for note in notes_of_remedies(state))
     return ClusterDecision(due, effects=tuple(notes), settled=absence.settles(state.guard, kinds))
 
 
@@ -203,8 +224,9 @@ def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, ide
         apis = apis_condition(probe, len(probe.summary.get("apiEnablements") or ()))
         previous = find_condition(conditions, "CompleteAPIEnablements")
         fresh["CompleteAPIEnablements"] = condition("CompleteAPIEnablements", apis, previous, now)
-    kept = [fresh.pop(entry["type"], entry) for entry in conditions]
-    result["conditions"] = with_expiry([*kept, *fresh.values()], probe.expiry, probe.at)
+    kept = [fresh.pop(entry.get("type") or "", entry) for entry in conditions]
+    answers = with_answers([*kept, *fresh.values()], probe.answers, probe.at)
+    result["conditions"] = with_expiry(answers, probe.expiry, probe.at)
     return _Judged(result, memory if memory != cluster.memory else None)
 
 
@@ -252,11 +274,19 @@ def _heard_status(
 
 
 def _facts(
-    cluster: ClusterState, metadata: Manifest, spec: Manifest, status: Manifest, deleting: bool, identity: Identity
+    cluster: ClusterState,
+    metadata: Manifest,
+    spec: Manifest,
+    status: Manifest,
+    deleting: bool,
+    identity: Identity,
+    now: float,
 ) -> tuple[ClusterEvent, ...]:
     fact = cluster.fact
     uid = str(metadata.get("uid", ""))
     known = msgspec.json.decode(fact.manifest) if fact is not None and fact.uid == uid else None
+    if spec.get("taints"):
+        spec = {**spec, "taints": timed(spec["taints"], ((known or {}).get("spec") or {}).get("taints") or (), now)}
     view = {
         "apiVersion": const.CLUSTER_API,
         "kind": "Cluster",
@@ -284,6 +314,7 @@ def _facts(
         deleting=deleting,
         identity=identity.known,
         stranger=identity.stranger,
+        shaped_at=fact.shaped_at if fact is not None and _same_shape(known, view) else now,
     )
     if fact is not None and fact.uid != uid:
         return (
@@ -291,6 +322,13 @@ def _facts(
             changed,
         )
     return (changed,)
+
+
+def _same_shape(known: Manifest | None, view: Manifest) -> bool:
+    """Whether labels and spec are those that are on record: all that placements follow, but for capacity and APIs."""
+    if known is None or "metadata" not in known:
+        return False
+    return bool(known["metadata"].get("labels") == view["metadata"]["labels"] and known.get("spec") == view["spec"])
 
 
 def _damped(status: Manifest, known: Manifest) -> Manifest:
@@ -307,10 +345,10 @@ def _damped(status: Manifest, known: Manifest) -> Manifest:
 
 def _same_conditions(conditions: list[Manifest], known: list[Manifest]) -> list[Manifest]:
     """Conditions whose type and status are known already keep their known wording and times."""
-    before = {entry["type"]: entry for entry in known}
+    before = {entry.get("type"): entry for entry in known}
     result = []
     for entry in conditions:
-        old = before.get(entry["type"])
+        old = before.get(entry.get("type"))
         unchanged = (
             old is not None and old.get("status") == entry.get("status") and old.get("reason") == entry.get("reason")
         )

@@ -14,8 +14,8 @@ from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.concurrency.supervision import supervise
 from services._kit.concurrency.tasks import end
-from services._kit.delivery.reports import LEAVING
 from services._kit.log.stream_port import Log, Message
+from services._rules.delivery.observations import LEAVING
 
 log = structlog.get_logger("cluster_monitor.emptying")
 

@@ -76,9 +76,11 @@ def heard(data: bytes, now: float) -> Sample | None:
             sample,
             at=now,
             error=sample.error[:1024],
+            cause=sample.cause[:1024],
             summary=_known(sample.summary),
             expiry=_plausible(sample.expiry),
             identity=sample.identity[:256],
+            answers=sample.answers[:64] if sample.answers is not None else None,
         )
     except (msgspec.MsgspecError, QuantityError, RecursionError) as error:
         raise Malformed(str(error)) from None

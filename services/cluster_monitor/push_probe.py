@@ -16,6 +16,7 @@ from services._kit.concurrency.supervision import spawn, supervise
 from services._kit.concurrency.tasks import set_within
 from services._kit.credentials.access import Members
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.members.impersonator import ensure_impersonation
 from services._kit.members.member_probe import DiscoveryCache, probe_cluster
 from services.cluster_monitor.state import Probe
 
@@ -28,7 +29,8 @@ SOON_SECONDS: Final = 3.0
 """When the next probe comes where another cluster answers: nothing is delivered until the member does again."""
 SLACK_SECONDS: Final = 30.0
 """How much later than it may take at most a probe may end before it counts as missing."""
-_ACCESS: Final = ("apiEndpoint", "secretRef", "insecureSkipTLSVerification")
+_ACCESS: Final = ("apiEndpoint", "secretRef", "insecureSkipTLSVerification", "proxyURL", "proxyHeader")
+_IMPERSONATOR: Final = "impersonatorSecretRef"
 
 
 class Prober:
@@ -55,6 +57,7 @@ class Prober:
         self._interval = interval
         self._clock = clock
         self._client: KubeClient | None = None
+        self._entitled = False
         self._served = DiscoveryCache()
         self._early = asyncio.Event()
         self._restless = Debouncer(self._early.set)
@@ -73,6 +76,8 @@ class Prober:
             if client is not None:
                 spawn(f"client-close:{self._name}", client.close())
             self._early.set()
+        if any(spec.get(name) != self._spec.get(name) for name in (*_ACCESS, _IMPERSONATOR)):
+            self._entitled = False
         self._spec = spec
 
     def look_soon(self) -> None:
@@ -99,9 +104,12 @@ class Prober:
     async def _run(self) -> None:
         while True:
             self._early.clear()
-            soon = self._take(await self._probe())
+            probe = await self._probe()
+            soon = self._take(probe)
             self._overdue.cancel()
             self._overdue = self._expect()
+            if probe.online and self._client is not None:
+                await self._entitle(self._client)
             await set_within(self._early, min(self._interval, SOON_SECONDS) if soon else self._interval)
 
     def _expect(self) -> asyncio.TimerHandle:
@@ -128,6 +136,20 @@ class Prober:
         if not probe.online and member.trouble:
             return Probe(at=now, error=member.trouble, expiry=member.expiry)
         return replace(probe, expiry=member.expiry)
+
+    async def _entitle(self, client: KubeClient) -> None:
+        """See to it once that requests can be made in the name of callers; no reason to call the member not ready."""
+        reference = self._spec.get(_IMPERSONATOR) or {}
+        if self._entitled or not reference.get("namespace"):
+            return
+        # Where the member refuses it, its administrator has to: asking again at every probe changes nothing.
+        self._entitled = True
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                if await ensure_impersonation(client, str(reference["namespace"])):
+                    log.info("impersonation_permitted", cluster=self._name)
+        except (ApiError, Unreachable, OSError) as error:
+            log.warning("impersonation_refused", cluster=self._name, reason=str(error)[:500])
 
     async def _open(self) -> KubeClient:
         if self._client is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,6 +26,8 @@ class Observed(Struct, frozen=True):
 
 
 EXPIRING: Final = "CredentialsExpiring"
+ANSWERS: Final = "AnswersRequests"
+"""Of pull clusters: whether people reach the member through its agent."""
 WARNING_SECONDS: Final = 7 * 86_400.0
 """How long before their end credentials are reported, at most."""
 WARNING_SHARE: Final = 0.1
@@ -37,7 +40,8 @@ def observe(probe: Probe) -> Observed:
     if probe.error:
         return Observed("False", "StatusCollectionFailed", f"failed to create a ClusterClient: {probe.error}")
     if not probe.online:
-        return Observed("False", "ClusterNotReachable", "cluster is not reachable")
+        why = f": {probe.cause}" if probe.cause else ""
+        return Observed("False", "ClusterNotReachable", f"cluster is not reachable{why}")
     if not probe.healthy:
         return Observed("False", "ClusterNotReady", "cluster is reachable but health endpoint responded without ok")
     return Observed("True", "ClusterReady", "cluster is healthy and ready to accept workloads")
@@ -113,6 +117,25 @@ def taints_for(ready: str | None, taints: list[Manifest], now: str) -> list[Mani
     return kept
 
 
+def timed(taints: Sequence[Manifest], known: Sequence[Manifest], now: float) -> list[Manifest]:
+    """The taints, each that evicts with the time it was added: where its writer left that open, when it was first seen.
+
+    `known` are the taints of the last fact about the cluster. Karmada's own API server fills in the time; other
+    servers of Clusters need not.
+    """
+    seen = {_identity(taint): taint["timeAdded"] for taint in known if taint.get("timeAdded")}
+    return [
+        {**taint, "timeAdded": seen.get(_identity(taint)) or rfc3339(now)}
+        if taint.get("effect") == "NoExecute" and not taint.get("timeAdded")
+        else taint
+        for taint in taints
+    ]
+
+
+def _identity(taint: Manifest) -> tuple[str, str, str]:
+    return taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
+
+
 _ABSENT: Final[tuple[str, frozenset[str]]] = (NOT_READY_TAINT, frozenset())
 _TAINT_RULES: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "True": ("", frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT})),
@@ -141,6 +164,18 @@ def with_expiry(conditions: list[Manifest], expiry: Expiry | None, at: float) ->
     else:
         return conditions
     return with_condition(conditions, condition(EXPIRING, wanted, previous, rfc3339(at)))
+
+
+def with_answers(conditions: list[Manifest], answers: str | None, at: float) -> list[Manifest]:
+    """The conditions of a pull cluster, with one that says which requests of people its agent answers."""
+    if answers is None:
+        return conditions
+    if answers:
+        wanted = Observed("True", "Permitted", f"the agent answers requests of people: {answers}")
+    else:
+        why = "FLEETLOG_AGENT_REQUESTS is not set in the member"
+        wanted = Observed("False", "NotPermitted", f"the agent answers no requests of people: {why}")
+    return with_condition(conditions, condition(ANSWERS, wanted, find_condition(conditions, ANSWERS), rfc3339(at)))
 
 
 def with_condition(conditions: list[Manifest], fresh: Manifest) -> list[Manifest]:

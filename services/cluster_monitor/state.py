@@ -45,6 +45,8 @@ class ClusterState(Struct, kw_only=True):
     held_at: int = 0
     adopted: str = ""
     """The identity that an operator confirmed, until the Cluster object contains it."""
+    refused: frozenset[tuple[str, str]] | None = None
+    """Key and effect of each taint of a write that the control plane refused; None while it takes all."""
     told: bool = False
     """Whether a watch reported the deletion of its Cluster object."""
     unprobed: bool = False
@@ -59,6 +61,9 @@ class MonitorState(ServiceState):
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     taint_policies: dict[str, Manifest] = field(default_factory=dict)
     """ClusterTaintPolicies by name; none where they do not count."""
+    remedies: dict[str, Manifest] = field(default_factory=dict)
+    """Remedies by name, once `remedies_listed`."""
+    remedies_listed: bool = False
     listed: bool = False
     guard: Guard[str] = field(default_factory=lambda: Guard(scope=SCOPE))
     """Whether a Cluster object that is missing counts as deleted."""

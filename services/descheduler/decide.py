@@ -10,6 +10,7 @@ from msgspec import Struct
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.keys import ObjectKey
 from services._rules.decision import NOTHING, Decision
+from services._rules.generations import next_change
 from services._rules.scheduling.descheduling import joined, taken_back
 from services.descheduler.state import Answers, DeschedulerState
 
@@ -60,6 +61,7 @@ def decide(
                 uid=given.uid,
                 placement=given.placement_seq,
                 clusters=joined(given.standing, fresh),
+                changes=next_change(given.descheduling, given.uid),
                 provenance=given.seen("binding", "placement", "rollup"),
             )
             return Decision((event,), due)

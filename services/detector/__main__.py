@@ -1,10 +1,10 @@
 """Starts the detector: `python -m services.detector`."""
 
-from services._kit.runtime.service_wiring import Program
+from services._kit.runtime.service_wiring import log_reader
 from services.detector.app import Detector
 from services.detector.settings import DetectorSettings
 
-main = Program(Detector, DetectorSettings)
+main = log_reader(Detector, DetectorSettings)
 
 if __name__ == "__main__":
     main.exit()

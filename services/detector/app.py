@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, assert_never
 
-import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas.codec import DecodeError, Known, decode
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import absence as absence_subject
 from schemas.subjects import confirmation, object_key, policy_key
-from schemas.subjects import template as template_subject
-from services._kit.base.log_errors import LogError, Refused
 from services._kit.concurrency.keyed_work import Background
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.identity.identity_gate import ControlPlaneIdentity
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
 from services._kit.kube.api import PASSING
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._kit.kube.event_recorder import EventRecorder
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.absence.endpoint_identity import Judgement
-from services._rules.decision import Decision
+from services._rules.decision import NOTHING, Decision
 from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.skip_rules import compile_skip_rules
-from services._rules.secrets.redaction import refusal_of_secret
-from services._rules.secrets.secret_objects import is_secret_resource
-from services.detector.claim_writes import WriteClaim
+from services.detector.change_sets import Member, SetKey, order
+from services.detector.claims.policy_decision import decide_policy
+from services.detector.claims.policy_review import review_policy
 from services.detector.control_plane_scope import decide_scope, unsettled
-from services.detector.decide import NeedKey, ReleasePolicy, Tell, WritePolicyId, decide_policy, decide_template
-from services.detector.kind_watch import PLURALS, Watching
+from services.detector.decide import decide_template
+from services.detector.effect_writes import Written, other_uid, refusal, write
+from services.detector.effects import (
+    DeleteRebalancer,
+    DetectorDecision,
+    NeedKey,
+    ReleasePolicy,
+    Tell,
+    WritePolicyId,
+    WriteRebalancer,
+)
+from services.detector.event_messages import preemption_failed
+from services.detector.indexes.template_index import remember
+from services.detector.kind_watch import Watching
+from services.detector.manifest_storage import ManifestStorage, Store
 from services.detector.metrics import register
+from services.detector.policies.claim_writes import WriteClaim
+from services.detector.rebalancing.rebalancer_decision import KIND as REBALANCER
+from services.detector.rebalancing.rebalancer_decision import decide_rebalancer
 from services.detector.settings import DetectorSettings
-from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold, remember
+from services.detector.state import SCOPE, DetectorState, Key, ScopeKey, fold
 
 # A write that raced with another, or found no server, is retried; a refused one is decided again.
 _SCOPED: Final = ("identity.", "absence.", "confirmation.")
 _TRANSIENT: Final = PASSING | {409}
-
-
-log = structlog.get_logger("detector")
 
 
 def _key_of(subject: str) -> Key:
@@ -54,15 +65,11 @@ def _key_of(subject: str) -> Key:
     return policy_key(subject) if subject.startswith("policy.") else object_key(subject)
 
 
-class Store(Struct, frozen=True):
-    """A decision waits until these manifests are stored."""
+class OfSet(Struct, frozen=True):
+    """What a member of a change set lacks, so that none of the set is decided before it is there."""
 
-    key: Key
-    blobs: Sequence[tuple[str, bytes]]
-    secret: bool
-
-
-_Write = WriteClaim | WritePolicyId | ReleasePolicy
+    key: SetKey
+    wanted: Store | InterpretationRequest | NeedKey
 
 
 class Transient(Exception):
@@ -84,13 +91,13 @@ class Detector(Decider[DetectorState, Key]):
     _client: KubeClient
     _watching: Watching | None = None
     _identity: ControlPlaneIdentity
+    _count_preemption: Callable[[str], None]
 
     def __init__(self, settings: DetectorSettings) -> None:
         self._settings = settings
         self._skip = compile_skip_rules(settings.skipped_propagating_apis, settings.skipped_propagating_namespaces)
         self._writes: Background[Key] = Background(concurrency=settings.concurrent_writes, retry=(Transient,))
-        self._again: dict[Key, float] = {}
-        self._refused: dict[ObjectKey, str] = {}
+        self._storage = ManifestStorage()
         self._recorder: EventRecorder | None = None
         self._asking: AsyncInterpretation[Key] = AsyncInterpretation(self._mark)
         self._judged: Judgement | None = None
@@ -133,37 +140,97 @@ class Detector(Decider[DetectorState, Key]):
     def unsettled(self, state: DetectorState, now: float) -> str:
         """What has to be listed or stored before a restored log is compared with the control plane."""
         del now
-        return unsettled(state, self._again, self._asking.pending)
+        return unsettled(state, self._storage.again, self._asking.pending)
 
     def recover(self, state: DetectorState) -> Iterable[Key]:
         """Everything in sight and everything on record: a standby sees what goes, and decides nothing about it."""
+        state.sets.clear()
         known: list[Key] = [*state.policies, *state.policy_facts, *state.templates, *state.template_facts]
         return dict.fromkeys([SCOPE, *known])
 
     def decide(self, state: DetectorState, key: Key, now: float) -> Decision:
-        """Facts and writes of one template or policy."""
-        if key in self._again:
-            left = self._again[key] - self.context.clock.monotonic()
+        """Facts and writes of one template or policy, or of all that a change set touches."""
+        if isinstance(key, SetKey):
+            return self._decide_set(state, key, now)
+        if not isinstance(key, ScopeKey) and key in state.sets.deciding:
+            # Its set is decided as a whole, with this.
+            return NOTHING
+        decision = self._decide(state, key, now)
+        self._remember(state, key, decision)
+        return decision
+
+    def _decide_set(self, state: DetectorState, key: SetKey, now: float) -> Decision:
+        """The facts of everything that a change set touches, as one batch: policies first, then what they select."""
+        made: list[tuple[Member, Decision]] = []
+        missing: list[OfSet] = []
+        due = sorted(state.sets.touched.get(key.id, ()), key=order)
+        for each in due:
+            decision = self._decide(state, each, now)
+            # What its policies mean for other templates is part of the set.
+            concerned = [found for found in decision.also if found not in state.sets.touched[key.id]]
+            state.sets.begin(key.id, concerned)
+            due += dict.fromkeys(concerned)
+            if each in self._storage.again:
+                return Decision(wake_at=decision.wake_at)
+            wanted = [item for item in decision.effects if isinstance(item, Store | InterpretationRequest | NeedKey)]
+            refused = isinstance(each, ObjectKey) and each in self._storage.refused
+            missing += [OfSet(key, item) for item in wanted if not (refused and isinstance(item, NeedKey))]
+            if not wanted:
+                made.append((each, decision))
+        if missing:
+            return Decision(effects=tuple(missing))
+        for each, decision in made:
+            self._remember(state, each, decision)
+        events = tuple(event for _, decision in made for event in decision.events)
+        effects = tuple(effect for _, decision in made for effect in decision.effects)
+        if not events:
+            # All of it is on record: from now on each key is decided by itself.
+            return Decision(effects=effects, also=state.sets.finish(key.id))
+        return Decision(events=events, effects=effects, also=(key,), together=True)
+
+    def _remember(self, state: DetectorState, key: Key, decision: Decision) -> None:
+        if not isinstance(decision, DetectorDecision):
+            # A policy is looked at even where its decision is put off.
+            if isinstance(key, PolicyKey):
+                state.edited.discard(key)
+            return
+        remember(state, key, decision)
+        told = any(isinstance(effect, Tell) and effect.once for effect in decision.effects)
+        if isinstance(key, ObjectKey) and self._recorder is not None and not told:
+            self._recorder.settled(key)
+
+    def _decide(self, state: DetectorState, key: Member | ScopeKey, now: float) -> Decision:
+        if key in self._storage.again:
+            left = self._storage.again[key] - self.context.clock.monotonic()
             if left > 0:
                 return Decision(wake_at=now + left)
-            del self._again[key]
+            del self._storage.again[key]
         if isinstance(key, ScopeKey):
             scope = decide_scope(state, now)
             if scope.settled:
                 absence.settle(state.guard)
             return scope
         try:
-            decision = decide_policy(state, key) if isinstance(key, PolicyKey) else decide_template(state, key, now)
+            decision = self._decided(state, key, now)
         except ResultPending as missing:
             return Decision(effects=(InterpretationRequest(key, missing.questions),))
         if decision.blobs and not all(self._may_name(digest) for digest, _ in decision.blobs):
             # It is made again once they are stored, and from the same state.
             return Decision(effects=(Store(key, decision.blobs, decision.secret),))
-        if isinstance(key, ObjectKey):
-            remember(state, key, waiting=decision.waiting, ranked=decision.ranked)
-            if self._recorder is not None and not any(isinstance(effect, Tell) for effect in decision.effects):
-                self._recorder.settled(key)
         return decision
+
+    @staticmethod
+    def _decided(state: DetectorState, key: ObjectKey | PolicyKey, now: float) -> DetectorDecision:
+        """The facts about a template or a policy, and what its user should hear of it."""
+        if isinstance(key, ObjectKey):
+            return decide_template(state, key, now)
+        if key.kind == REBALANCER:
+            made = decide_rebalancer(state, key, now)
+            state.rebalancing.remember(key, made.waits)
+            return made
+        decision, review = decide_policy(state, key), review_policy(state, key, now)
+        effects = [*decision.effects, *review.effects]
+        return replace(decision, effects=effects, wake_at=review.wake_at)
 
     def _may_name(self, digest: str) -> bool:
         return self._context is not None and self._context.blobs.may_name(digest)
@@ -183,8 +250,8 @@ class Detector(Decider[DetectorState, Key]):
             client, state, context.mark, period=self._settings.discovery_period, identity=self._identity
         )
         if context.blobs.vault is not None:
-            context.blobs.vault.on_changed = self._key_changed
-        register(context.metrics, state, lambda: self._writes.pending)
+            context.blobs.vault.on_changed = partial(self._storage.key_changed, context)
+        self._count_preemption = register(context.metrics, state, lambda: self._writes.pending)
         self._asking.offer(context.health, context.metrics.reads)
         watching = self._watching
         context.health.check("watches", lambda: watching.trouble)
@@ -232,94 +299,60 @@ class Detector(Decider[DetectorState, Key]):
         for effect in effects:
             match effect:
                 case Store():
-                    await self._store(effect)
+                    await self._storage.store(self.context, effect)
                 case InterpretationRequest():
                     self._asking.submit(effect)
                 case NeedKey():
-                    await self._need_key(effect)
+                    await self._storage.need_key(self.context, effect)
+                case OfSet():
+                    await self._act_for(effect)
                 case Tell():
                     assert self._recorder is not None
-                    self._recorder.tell_once(effect.note)
-                case WriteClaim() | WritePolicyId() | ReleasePolicy():
+                    (self._recorder.tell_once if effect.once else self._recorder.tell)(effect.note)
+                case WriteClaim() | WritePolicyId() | ReleasePolicy() | WriteRebalancer() | DeleteRebalancer():
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:
                     raise TypeError(f"the detector has no effect {effect!r}")
 
-    async def _store(self, effect: Store) -> None:
-        """Store the bytes of one decision, which is made again then; when the log refuses, after a while."""
-        context = self.context
-        try:
-            if effect.secret and isinstance(effect.key, ObjectKey):
-                for digest, data in effect.blobs:
-                    if await context.blobs.put_secret(effect.key.namespace, data) != digest:
-                        # The key was dropped since: the digest of the Secret is computed again.
-                        context.projection.state.digest_keys.pop(effect.key.namespace, None)
-            else:
-                await context.blobs.put_many([data for _, data in effect.blobs])
-        except LogError as error:
-            log.warning("manifest_not_stored", key=str(effect.key), reason=str(error))
-            self._again[effect.key] = context.clock.monotonic() + _PATIENCE
-        context.mark((effect.key,))
+    async def _act_for(self, effect: OfSet) -> None:
+        """Fetch what a member of a set lacks, and have the set decided again."""
+        match effect.wanted:
+            case InterpretationRequest(questions=questions):
+                self._asking.submit(InterpretationRequest(effect.key, questions))
+                return
+            case Store():
+                await self._storage.store(self.context, effect.wanted)
+            case NeedKey():
+                await self._storage.need_key(self.context, effect.wanted)
+            case _:
+                assert_never(effect.wanted)
+        self.context.mark((effect.key,))
 
-    async def _need_key(self, effect: NeedKey) -> None:
-        """Fetch the key of a namespace's Secrets; without one the Secret stays where it is, and that is on record."""
-        context = self.context
-        key, vault = effect.key, context.blobs.vault
+    async def _write(self, effect: Written) -> None:
         try:
-            if vault is None:
-                raise Refused(0, _NO_KEY)
-            context.projection.state.digest_keys[key.namespace] = await vault.digests(key.namespace)
-        except Refused as error:
-            if self._refused.get(key) != effect.uid:
-                self._refused[key] = effect.uid
-                context.projection.state.waiting.discard(key)
-                log.warning("secret_refused", key=str(key), reason=str(error))
-                await context.appender.park(key, str(error), 0, template_subject(key))
-            return
-        except LogError as error:
-            log.warning("key_not_read", namespace=key.namespace, reason=str(error))
-            self._again[key] = context.clock.monotonic() + _PATIENCE
-        context.mark((key,))
-
-    def _key_changed(self, namespace: str) -> None:
-        """A namespace's key was dropped: its present Secrets are stored again, under the new one."""
-        state = self.state
-        state.digest_keys.pop(namespace, None)
-        found = [key for key in state.templates if key.resource == "secrets" and key.namespace == namespace]
-        for key in found:
-            self._refused.pop(key, None)
-        self.context.mark(found)
-
-    async def _write(self, effect: _Write) -> None:
-        try:
-            if isinstance(effect, ReleasePolicy):
-                await self._release(effect)
-            else:
-                await self._client.patch(*_patch_of(effect))
+            await write(self._client, effect)
+            self._preempted(effect)
         except Unreachable as error:
             raise Transient(str(error)) from error
         except ApiError as error:
             if error.status == 404:
                 return  # The object is gone; its watch reports that too.
-            if error.status in _TRANSIENT and not _other_uid(error):
-                raise Transient(_refusal(effect, error)) from None
-            raise ApiError(error.status, "", _refusal(effect, error)) from None
+            if error.status == 409 and isinstance(effect, WriteRebalancer | DeleteRebalancer):
+                return  # The version that its watch brings is decided.
+            if error.status in _TRANSIENT and not other_uid(error):
+                raise Transient(refusal(effect, error)) from None
+            why = refusal(effect, error)
+            self._preempted(effect, why)
+            raise ApiError(error.status, "", why) from None
 
-    async def _release(self, effect: ReleasePolicy) -> None:
-        """Remove the finalizer from the policy as it stands; a concurrent write is a conflict and repeats this."""
-        path = _policy_path(effect.key)
-        metadata = (await self._client.get(path))["metadata"]
-        finalizers = metadata.get("finalizers") or ()
-        if metadata.get("uid") != effect.uid or effect.finalizer not in finalizers:
-            return
-        kept = [name for name in finalizers if name != effect.finalizer]
-        await self._client.patch(
-            path, {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
-        )
+    def _preempted(self, effect: Written, failure: str = "") -> None:
+        """Tell of a preemption that its claim is written, or why it is not."""
+        if isinstance(effect, WriteClaim) and effect.preemption is not None and self._recorder is not None:
+            note = effect.preemption
+            self._count_preemption("error" if failure else "success")
+            self._recorder.tell_once(preemption_failed(note, failure) if failure else note)
 
 
-_PATIENCE: Final = 2.0
-_NO_KEY = "no key is configured, so Secrets are not stored and not propagated; set FLEETLOG_SECRETS_KEY_FILE"
 _BLIND: Final = "the control plane's policies have not been listed yet"
 
 
@@ -329,35 +362,3 @@ def _stranger(guard: Guard[Key]) -> str:
         return ""
     seen = guard.reading.uid if guard.reading is not None else ""
     return f"the control plane is {guard.uid}, but {seen or 'one that does not tell its identity'} answers"
-
-
-def _refusal(effect: _Write, error: ApiError) -> str:
-    """What is recorded of a refusal: of a Secret nothing that could quote it."""
-    if isinstance(effect, WriteClaim) and is_secret_resource(effect.key.group, effect.key.resource):
-        return refusal_of_secret(error.status, error.reason, error.message)
-    return str(error)
-
-
-def _other_uid(error: ApiError) -> bool:
-    """Whether a conflict means that another object has the name now."""
-    return error.status == 409 and "uid" in error.message.lower()
-
-
-def _patch_of(effect: WriteClaim | WritePolicyId) -> tuple[str, dict[str, object]]:
-    match effect:
-        case WriteClaim():
-            key: ObjectKey = effect.key
-            version = effect.api_version.rpartition("/")[2]
-            path = resource_path(key.group, version, key.resource, key.namespace, key.name)
-            metadata: dict[str, object] = {"uid": effect.uid}
-            if effect.labels:
-                metadata["labels"] = effect.labels
-            if effect.annotations:
-                metadata["annotations"] = effect.annotations
-            return path, {"metadata": metadata}
-        case WritePolicyId():
-            return _policy_path(effect.key), {"metadata": {"uid": effect.uid, "labels": {effect.label: effect.id}}}
-
-
-def _policy_path(key: PolicyKey) -> str:
-    return resource_path("policy.karmada.io", "v1alpha1", PLURALS[key.kind], key.namespace, key.name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from schemas.events.binding import BindingRequested
+from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
 from services._rules.interpreter import Interpreter, InterpretError, NativeInterpreter, Operation
 from services._rules.interpreter.native.replicas import wrong_count
@@ -21,7 +24,7 @@ _CLASS_SOURCE: Final = "KubePriorityClass"
 
 
 class DetectorOptions(Struct, frozen=True):
-    """What feature gates add to a binding."""
+    """What settings and feature gates make of bindings and claims."""
 
     components: bool = False
     """MultiplePodTemplatesScheduling: workloads of several pod templates are described template by template."""
@@ -29,8 +32,26 @@ class DetectorOptions(Struct, frozen=True):
     """PriorityBasedScheduling: the policy's priority class becomes a number."""
     affinities: bool = False
     """WorkloadAffinity: the groups that an object belongs to are named."""
+    dependencies: bool = True
+    """PropagateDeps: what an object needs beside it follows it, where its policy asks for that."""
     quotas: bool = False
     """ResourceQuotaEstimate: requirements name the namespace and the priority class of pods."""
+    namespaces: bool = True
+    """Namespaces go to every cluster by themselves."""
+    preemption: bool = False
+    """PropagationPolicyPreemption: policies with `preemption: Always` take templates from other policies."""
+
+
+def options_of(gates: Mapping[str, bool]) -> DetectorOptions:
+    """What feature gates add to bindings."""
+    return DetectorOptions(
+        components=gates["MultiplePodTemplatesScheduling"],
+        priorities=gates["PriorityBasedScheduling"],
+        affinities=gates["WorkloadAffinity"],
+        dependencies=gates["PropagateDeps"],
+        quotas=gates["ResourceQuotaEstimate"],
+        preemption=gates["PropagationPolicyPreemption"],
+    )
 
 
 class Unresolved(ValueError):
@@ -77,13 +98,46 @@ def binding_spec(
     spec.setdefault("placement", {})
     spec["schedulerName"] = policy.get("schedulerName") or "default-scheduler"
     spec["conflictResolution"] = policy.get("conflictResolution") or "Abort"
-    if options.priorities and policy.get("schedulePriority") is not None:
+    if options.priorities and metadata.get("namespace") and policy.get("schedulePriority") is not None:
         spec["schedulePriority"] = {"priority": _priority(policy["schedulePriority"], priority_of)}
     if options.affinities and metadata.get("namespace"):
         groups = affinity_groups(policy, metadata.get("labels") or {})
         if groups:
             spec["workloadAffinityGroups"] = groups
     return Asked(spec, replicas, workload)
+
+
+def same_request(bound: BindingRequested, wanted: BindingRequested) -> bool:
+    """Whether nothing that is asked for differs; a policy that was edited without effect asks for the same."""
+    same = bound.dependencies == wanted.dependencies and bound.requires == wanted.requires
+    return same and bound.contradictions == wanted.contradictions and _asks_alike(bound, wanted)
+
+
+def succeeding(bound: BindingRequested, wanted: BindingRequested, reason: str) -> BindingRequested:
+    """A request with its generation, and the reason if it has another policy than the one before.
+
+    What an object requires beside it is no part of its spec: that alone is no new generation.
+    """
+    generation = bound.generation if _asks_alike(bound, wanted) else bound.generation + 1
+    moved = _policy_id(bound) != _policy_id(wanted)
+    return replace(wanted, generation=generation, reason=reason if moved else "")
+
+
+def frozen_at(bound: BindingRequested) -> int:
+    """The generation whose copies stay when a policy places what went everywhere before."""
+    return bound.frozen or (bound.generation if bound.everywhere else 0)
+
+
+def _asks_alike(bound: BindingRequested, wanted: BindingRequested) -> bool:
+    same = bound.spec == wanted.spec and _policy_id(bound) == _policy_id(wanted)
+    where = (bound.everywhere, bound.attached, bound.frozen) == (wanted.everywhere, wanted.attached, wanted.frozen)
+    return same and where
+
+
+def _policy_id(binding: BindingRequested) -> tuple[PolicyKey, str, bool] | None:
+    """What distinguishes the policy of a binding, its generation aside."""
+    policy = binding.policy
+    return None if policy is None else (policy.key, policy.id, policy.unselected)
 
 
 def _size(spec: Manifest, manifest: Manifest, options: DetectorOptions, interpreter: Interpreter) -> tuple[int, bool]:

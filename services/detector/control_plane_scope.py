@@ -15,8 +15,8 @@ from services._rules.absence import absence_guard as absence
 from services._rules.decision import Decision
 from services._rules.kubernetes.event_objects import Note
 from services._rules.log.restore_order import absence_in_doubt
-from services.detector.decide import Tell
-from services.detector.recorded_objects import recorded_kinds
+from services.detector.effects import Tell
+from services.detector.objects.recorded_objects import recorded_kinds
 from services.detector.state import DetectorState
 
 NAMESPACE: Final = ObjectKey("", "namespaces", "", "kube-system")

@@ -13,23 +13,26 @@ from schemas.manifest import Manifest
 from services._kit.base.outage import Outage
 from services._kit.concurrency.supervision import Supervised, spawn, supervise
 from services._kit.concurrency.tasks import end, set_within
-from services._kit.identity.identity_gate import EndpointIdentity, Gate
+from services._kit.identity.identity_gate import EndpointIdentity, Gate, Locator, place_of_kept, place_of_manifest
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import AsBytes, Decoded, Kept, Reflector, known_uid
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
-from services.detector.recorded_objects import refuse_list, refuse_policy_list
+from services._rules.policies.change_set_marks import mark_of
+from services.detector.dependencies.required_objects import Served
+from services.detector.objects.recorded_objects import refuse_list, refuse_policy_list
+from services.detector.objects.template_bytes import Templates
 from services.detector.state import (
     PRIORITY_CLASSES,
     SCOPE,
     DetectorState,
     Key,
     take_absence,
+    take_kinds,
     take_list,
     take_policy,
     take_policy_list,
     take_template,
 )
-from services.detector.template_bytes import Templates
 
 log = structlog.get_logger("detector.watching")
 
@@ -38,10 +41,20 @@ PLURALS: Final = {
     "ClusterPropagationPolicy": "clusterpropagationpolicies",
     "OverridePolicy": "overridepolicies",
     "ClusterOverridePolicy": "clusteroverridepolicies",
+    "FederatedResourceQuota": "federatedresourcequotas",
+    "WorkloadRebalancer": "workloadrebalancers",
 }
-_POLICIES: Final = {"policy.karmada.io": frozenset(PLURALS), "config.karmada.io": frozenset(INTERPRETERS)}
-"""Kinds that configure how objects are propagated or interpreted, by group."""
+_POLICIES: Final = {
+    "apps.karmada.io": frozenset({"WorkloadRebalancer"}),
+    "policy.karmada.io": frozenset(PLURALS) - {"WorkloadRebalancer"},
+    "config.karmada.io": frozenset(INTERPRETERS),
+}
+"""Kinds that configure how objects are propagated, limited, rescheduled or interpreted, by group."""
 _PATIENCE: Final = 5.0
+HELD_SECONDS: Final = 5.0
+"""How long the members of a change set wait for the others."""
+DECIDED_SECONDS: Final = 30.0
+"""How long they wait until the facts about the set are on the log."""
 _NEEDED_VERBS: Final = frozenset({"list", "watch", "delete"})
 _CRD: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _NEW_KIND_PATIENCE: Final = 20
@@ -75,7 +88,7 @@ class _Templates:
         key = self._key(found)
         if kind == "DELETED":
             known_uid(self._watching.state.templates.get(key), found.manifest)
-        self._watching.mark(take_template(self._watching.state, key, None if kind == "DELETED" else found.manifest))
+        self._watching.take(key, None if kind == "DELETED" else found.manifest)
         if self.group_resource == _CRD:
             self._watching.look_again()
 
@@ -106,7 +119,7 @@ class _Policies:
         key = self._key(manifest)
         if kind == "DELETED" and (view := self._watching.state.policies.get(key)) is not None:
             known_uid(view.manifest, manifest)
-        self._watching.mark(take_policy(self._watching.state, key, None if kind == "DELETED" else manifest))
+        self._watching.take(key, None if kind == "DELETED" else manifest)
 
 
 class Watching:
@@ -132,6 +145,60 @@ class Watching:
         self._finder: Supervised | None = None
         self._patience: set[asyncio.Task[None]] = set()
         self._expected = 0
+        self._patient: dict[str, asyncio.TimerHandle] = {}
+        """When a change set is given up that is not complete, or not on record, by its id."""
+
+    def take(self, key: ObjectKey | PolicyKey, manifest: Manifest | None) -> None:
+        """Take in one change (None: the object is gone), or hold it back until the rest of its change set came."""
+        sets = self.state.sets
+        if not sets.held and mark_of(manifest) is None:
+            self.mark(self._take(key, manifest))
+            return
+        name, complete = sets.offer(key, manifest, self._present(key))
+        if not name:
+            self.mark(self._take(key, manifest))
+        elif complete:
+            self._release(name)
+        elif name not in self._patient:
+            self._patient[name] = asyncio.get_running_loop().call_later(HELD_SECONDS, self._give_up, name)
+
+    def _present(self, key: ObjectKey | PolicyKey) -> Manifest | None:
+        if isinstance(key, ObjectKey):
+            return self.state.templates.get(key)
+        view = self.state.policies.get(key)
+        return view.manifest if view is not None else None
+
+    def _take(self, key: ObjectKey | PolicyKey, manifest: Manifest | None) -> Iterable[Key]:
+        if isinstance(key, ObjectKey):
+            return take_template(self.state, key, manifest)
+        return take_policy(self.state, key, manifest)
+
+    def _give_up(self, name: str) -> None:
+        """Take what came of a set whose other members do not come: nothing waits for ever."""
+        held = self.state.sets.held.get(name)
+        if held is not None:
+            log.warning("change_set_incomplete", id=name, seen=len(held.members), of=held.count)
+            self._release(name)
+
+    def _release(self, name: str) -> None:
+        """Take all members of a set at once, and have one key decide what they touch."""
+        sets = self.state.sets
+        touched: list[Key] = [key for member in sets.release(name) for key in self._take(*member)]
+        alone = [key for key in touched if not isinstance(key, ObjectKey | PolicyKey)]
+        decided = sets.begin(name, (key for key in touched if isinstance(key, ObjectKey | PolicyKey)))
+        timer = self._patient.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        self._patient[name] = asyncio.get_running_loop().call_later(DECIDED_SECONDS, self._part, name)
+        self.mark([decided, *alone])
+
+    def _part(self, name: str) -> None:
+        """A set that is still not on record does not hold up its members any longer."""
+        self._patient.pop(name, None)
+        keys = self.state.sets.finish(name)
+        if keys:
+            log.warning("change_set_not_recorded", id=name, keys=len(keys))
+            self.mark(keys)
 
     def start(self) -> None:
         """Follow the policies now and every kind as discovery finds it."""
@@ -141,6 +208,8 @@ class Watching:
     async def stop(self) -> None:
         """End every watch."""
         kept = [*(watch for watch, _ in self._followed.values()), *([self._finder] if self._finder is not None else [])]
+        for timer in self._patient.values():
+            timer.cancel()
         await end(*(supervised.task for supervised in kept), *self._patience)
 
     @property
@@ -161,15 +230,21 @@ class Watching:
     async def _find(self) -> None:
         while True:
             try:
-                found = await self._client.discover()
+                left_out: set[str] = set()
+                found = await self._client.discover(left_out=left_out)
             except (ApiError, Unreachable) as error:
                 self._discovery.failed(f"discovery: {error}")
                 log.warning("discovery_failed", error=str(error))
                 await asyncio.sleep(1.0)
                 continue
             self._discovery.over()
+            served = frozenset((resource.api_version, resource.kind) for resource in found)
+            # A group that does not answer now serves what it served before.
+            self.state.served = served | self.state.served if left_out else served
+            self.mark(take_kinds(self.state, map(_served, found)))
             new = [resource for resource in found if self._follow(resource)]
-            for kind in set(INTERPRETERS) - {resource.kind for resource in found if _is_policy(resource)}:
+            self.mark(self.state.rebalancing.serve(self._served(found)))
+            for kind in set(INTERPRETERS) - {resource.kind for resource in found if is_policy(resource)}:
                 self.mark(take_absence(self.state, kind))
             if new:
                 log.info("kinds_followed", kinds=[f"{resource.name}.{resource.group}" for resource in new])
@@ -181,6 +256,12 @@ class Watching:
             self._again.clear()
             await set_within(self._again, pause)
 
+    def _served(self, found: Iterable[ApiResource]) -> Iterable[tuple[str, str, str]]:
+        """Kind, group and resource of the templates that are watched."""
+        for resource in found:
+            if not is_policy(resource) and f"{resource.name}.{resource.group}" in self._followed:
+                yield resource.kind, resource.group, resource.name
+
     def _follow(self, resource: ApiResource) -> bool:
         """Start a watch unless the kind is followed already or is none of ours."""
         if not _NEEDED_VERBS.issubset(resource.verbs):
@@ -189,7 +270,7 @@ class Watching:
         if name in self._followed and not self._followed[name][0].done:
             return False
         follower: _Templates | _Policies
-        if _is_policy(resource):
+        if is_policy(resource):
             follower = _Policies(self, resource.kind)
         elif self.state.skip.skips_kind(resource.api_version, resource.kind) and name != PRIORITY_CLASSES:
             return False
@@ -204,18 +285,20 @@ class Watching:
 
         reading: Any = AsBytes() if isinstance(follower, _Templates) else Decoded()
         refused: Any = follower.refused
+        place: Any = place_of_kept if isinstance(follower, _Templates) else place_of_manifest
+        path = resource_path(resource.group, resource.version, resource.name)
         reflector: Reflector[Any] = Reflector(
             self._client,
-            resource_path(resource.group, resource.version, resource.name),
+            path,
             follower,
             reading,
             api_version=resource.api_version,
             kind=resource.kind,
             on_gone=gone,
-            gate=Gate(self._identity, refused) if self._identity is not None else None,
+            gate=Gate(self._identity, refused, Locator(path, place)) if self._identity is not None else None,
         )
         self._followed[name] = (supervise(f"watch:{name}", reflector.run, returns=True), reflector.outage)
-        if resource.kind in INTERPRETERS and _is_policy(resource):
+        if resource.kind in INTERPRETERS and is_policy(resource):
             waiting = spawn("interpreters-wait", self._listed(resource.kind, reflector))
             self._patience.add(waiting)
             waiting.add_done_callback(self._patience.discard)
@@ -228,6 +311,10 @@ class Watching:
             self.mark(take_absence(self.state, kind))
 
 
-def _is_policy(resource: ApiResource) -> bool:
+def _served(resource: ApiResource) -> tuple[str, str, Served]:
+    return resource.group, resource.kind, Served(resource.name, resource.namespaced)
+
+
+def is_policy(resource: ApiResource) -> bool:
     """Whether a kind configures how others are treated, instead of being propagated itself."""
     return resource.kind in _POLICIES.get(resource.group, ())

@@ -10,8 +10,11 @@ from services._rules.absence.absence_guard import Guard
 from services.detector.state import DetectorState, Key
 
 
-def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], int]) -> None:
-    """Offer what the detector sees; `pending` counts writes to the control plane on their way."""
+def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], int]) -> Callable[[str], None]:
+    """Offer what the detector sees; `pending` counts writes to the control plane on their way.
+
+    Returns what counts a preemption, by its result: `success` or `error`.
+    """
     reads = metrics.reads
     reads.gauge("detector_objects", "Objects seen in the control plane", lambda: len(state.templates))
     reads.gauge("detector_policies", "Policies seen in the control plane", lambda: len(state.policies))
@@ -42,6 +45,8 @@ def register(metrics: KitMetrics, state: DetectorState, pending: Callable[[], in
 
     metrics.on_stored(stored)
     metrics.on_failed(failed)
+    preemptions = reads.tally("policy_preemption", "Objects that a policy took from another", "result")
+    return preemptions.add
 
 
 def _trusted(guard: Guard[Key]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from services._kit.base.settings import SettingsError, gates_of
 from services._kit.content.master_keys import KeyedSettings
 from services._rules.absence.absence_guard import Limits
-from services.detector.binding_request import DetectorOptions
+from services.detector.binding_request import DetectorOptions, options_of
 
 
 class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +23,8 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
     """Share of a kind's objects that may be missing from one list; see docs/held-withdrawals.md."""
     held_count: int = 5
     """Fewer objects than that are never held, whatever share they are."""
+    controllers: tuple[str, ...] = ("*",)
+    """`-namespace` turns off that namespaces go to every cluster by themselves; copies that exist stay."""
     feature_gates: tuple[str, ...] = ()
     """Entries such as `WorkloadAffinity=true`."""
 
@@ -38,10 +42,10 @@ class DetectorSettings(KeyedSettings, frozen=True, kw_only=True, forbid_unknown_
 
     def options(self) -> DetectorOptions:
         """What the gates add to bindings; raises SettingsError for one that does not exist."""
-        gates = gates_of(self.feature_gates)
-        return DetectorOptions(
-            components=gates["MultiplePodTemplatesScheduling"],
-            priorities=gates["PriorityBasedScheduling"],
-            affinities=gates["WorkloadAffinity"],
-            quotas=gates["ResourceQuotaEstimate"],
-        )
+        return replace(options_of(gates_of(self.feature_gates)), namespaces=self._synchronises_namespaces())
+
+    def _synchronises_namespaces(self) -> bool:
+        unknown = [name for name in self.controllers if name not in ("*", "namespace", "-namespace")]
+        if unknown:
+            raise SettingsError(f"FLEETLOG_CONTROLLERS: {unknown[0]!r} cannot be turned on or off; use -namespace")
+        return "-namespace" not in self.controllers

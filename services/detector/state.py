@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -26,15 +26,22 @@ from services._rules.history.retention import all_closed
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.interpreter.configuration import Reinterpret, concerns, unconfigured
-from services._rules.policies.matching import compile_policy, template_of
+from services._rules.policies.matching import Policy, Template
+from services._rules.policies.policy_index import PolicyIndex
 from services._rules.policies.skip_rules import SkipRules, compile_skip_rules
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector.binding_request import NATIVE, DetectorOptions
-from services.detector.claim_writes import claimed_policy
-from services.detector.manifest_content import stripped, unchanged
-from services.detector.policy_view import PolicyView
-from services.detector.recorded_objects import on_its_way_out, recorded, recorded_policies
-from services.detector.template_bytes import Templates
+from services.detector.change_sets import ChangeSets, SetKey
+from services.detector.dependencies.required_objects import Dependencies, Served
+from services.detector.indexes.ranked_templates import Ranked
+from services.detector.indexes.template_index import bear, forget_claim, forget_template, index_template
+from services.detector.objects.manifest_content import stripped, unchanged
+from services.detector.objects.recorded_objects import on_its_way_out, recorded, recorded_policies
+from services.detector.objects.template_bytes import Templates
+from services.detector.policies.claim_writes import claimed_policy
+from services.detector.policies.policy_view import PROPAGATION_KINDS, PolicyView, viewed
+from services.detector.policies.reschedule_requests import Rebalancing
+from services.detector.policies.template_keys import KeysByKind, LackingTemplates
 
 
 class ScopeKey(Struct, frozen=True):
@@ -46,12 +53,13 @@ class ScopeKey(Struct, frozen=True):
         return self.scope
 
 
-Key = ObjectKey | PolicyKey | ScopeKey
+Key = ObjectKey | PolicyKey | ScopeKey | SetKey
 SCOPE: Final = ScopeKey("templates")
 
-PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
+RECORDED_KINDS: Final = ("FederatedResourceQuota", "WorkloadRebalancer")
+"""Kinds that are put on record like policies, and that no matching of templates depends on."""
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
 
@@ -60,7 +68,9 @@ class DetectorState(ServiceState):
 
     `listed` names the kinds of which a complete list was seen; only for them does absence mean anything. `unlisted` are
     kinds of interpreters that cannot be listed: what was last recorded of them is in force.
-    `waiting` are templates that no policy matched; `claimed` the templates of each policy.
+    `waiting` are templates that no policy matched, `lacking` those whose policy names missing override policies;
+    `claimed` are the templates of each policy by its facts, `bearing` those that bear its claim.
+    `edited` policies have changed since they were decided; what that means for templates is part of that decision.
     """
 
     skip: SkipRules = field(default_factory=compile_skip_rules)
@@ -68,24 +78,36 @@ class DetectorState(ServiceState):
     policies: dict[PolicyKey, PolicyView] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     unlisted: set[str] = field(default_factory=set)
-    waiting: set[ObjectKey] = field(default_factory=set)
+    waiting: KeysByKind = field(default_factory=KeysByKind)
+    lacking: LackingTemplates = field(default_factory=LackingTemplates)
     claimed: dict[PolicyKey, set[ObjectKey]] = field(default_factory=dict)
+    bearing: dict[PolicyKey, set[ObjectKey]] = field(default_factory=dict)
+    edited: set[PolicyKey] = field(default_factory=set)
     template_facts: dict[ObjectKey, TemplateEvent] = field(default_factory=dict)
     binding_facts: dict[ObjectKey, BindingEvent] = field(default_factory=dict)
     policy_facts: dict[PolicyKey, PolicyEvent] = field(default_factory=dict)
-    by_kind: dict[tuple[str, str], list[PolicyView]] = field(default_factory=dict)
+    selecting: PolicyIndex[PolicyKey] = field(default_factory=PolicyIndex)
+    """Propagation policies by what they select."""
+    resources: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    """Group and resource by apiVersion and kind, of every kind that templates were seen of."""
+    served: frozenset[tuple[str, str]] = frozenset()
+    """apiVersion and kind of what the control plane serves; empty while that is not known."""
     digest_keys: dict[str, DigestKey] = field(default_factory=dict)
     """What names the Secrets of a namespace; filled before a decision needs it."""
     options: DetectorOptions = DetectorOptions()
     interpreter: Interpreter = NATIVE
     reinterpret: Reinterpret = unconfigured
     """Takes in what users configured for interpretation; the kinds that it touches."""
-    ranked: dict[str, set[ObjectKey]] = field(default_factory=dict)
-    """Templates by the PriorityClass that their policy names: they are decided again when it changes."""
+    ranked: Ranked = field(default_factory=dict)
+    dependencies: Dependencies = field(default_factory=Dependencies)
     guard: Guard[Key] = field(default_factory=lambda: Guard(scope=SCOPE.scope))
     """Whether what is missing counts as deleted."""
+    sets: ChangeSets = field(default_factory=ChangeSets)
+    """Change sets of which some members are in sight, or that are being decided."""
     told: set[Key] = field(default_factory=set)
     """Recorded objects whose deletion a watch reported."""
+    rebalancing: Rebalancing = field(default_factory=Rebalancing)
+    """What WorkloadRebalancers ask of bindings."""
 
     def priority_of(self, name: str) -> int | None:
         """Value of a PriorityClass of the control plane; None where there is none."""
@@ -100,9 +122,12 @@ class DetectorState(ServiceState):
             kind in self.listed or kind in self.unlisted for kind in INTERPRETERS
         )
 
-    def candidates(self, api_version: str, kind: str) -> list[PolicyView]:
-        """Propagation policies with a selector for a kind."""
-        return self.by_kind.get((api_version, kind), [])
+    def candidates(self, template: Template, namespace: str) -> Iterator[Policy]:
+        """Propagation policies of a namespace (empty: cluster-wide) with a selector that may match a template."""
+        for key in self.selecting.candidates(template, namespace):
+            view = self.policies.get(key)
+            if view is not None and view.match is not None:
+                yield view.match
 
     def forget(self, purged: Purged) -> None:
         """Drop facts that are gone from the log, unless newer facts of the same name exist."""
@@ -128,13 +153,17 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
                 return _ended(state, event.key)
         case BindingRequested() | BindingReleased():
             before = state.binding_facts.get(event.key)
+            rebalanced = state.rebalancing.take(event)
             if isinstance(before, BindingRequested) and before.policy is not None:
-                _forget_claim(state, before.policy.key, event.key)
+                forget_claim(state.claimed, before.policy.key, event.key)
             state.binding_facts[event.key] = event
+            dirty: Iterable[Key] = state.dependencies.follow(event, state.templates)
             if isinstance(event, BindingRequested) and event.policy is not None:
                 state.claimed.setdefault(event.policy.key, set()).add(event.key)
-            if isinstance(before, BindingRequested) and before.policy is not None:
-                return () if before.policy.key in state.claimed else _released(state, before.policy.key)
+            policy = before.policy if isinstance(before, BindingRequested) else None
+            if policy is not None and policy.key not in state.claimed:
+                dirty = (*dirty, *_released(state, policy.key))
+            return (*dirty, *rebalanced)
         case PolicyChanged() | PolicyDeleted():
             state.policy_facts[event.key] = event
             if isinstance(event, PolicyDeleted) and _ended(state, event.key):
@@ -187,13 +216,6 @@ def _reinterpreted(state: DetectorState, event: PolicyEvent) -> list[Key]:
     ]
 
 
-def _forget_claim(state: DetectorState, policy: PolicyKey, key: ObjectKey) -> None:
-    held = state.claimed.get(policy, set())
-    held.discard(key)
-    if not held:
-        state.claimed.pop(policy, None)
-
-
 def _released(state: DetectorState, policy: PolicyKey) -> tuple[Key, ...]:
     """A deleted policy of which a claim ended; it may disappear now."""
     view = state.policies.get(policy)
@@ -201,27 +223,44 @@ def _released(state: DetectorState, policy: PolicyKey) -> tuple[Key, ...]:
     return (policy,) if waits else ()
 
 
+def take_kinds(state: DetectorState, found: Iterable[tuple[str, str, Served]]) -> list[Key]:
+    """Take in the kinds that discovery found, by group and kind; the owners of dependencies of a new one."""
+    owners = state.dependencies.serve(((group, kind), served) for group, kind, served in found)
+    for owner in owners:
+        fact = state.binding_facts.get(owner)
+        if fact is not None:
+            state.dependencies.follow(fact, state.templates)
+    return list(owners)
+
+
 def take_template(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:
     """Take in an object of the control plane (None: it is gone); the keys to decide."""
+    owners = state.dependencies.seen(key, manifest)
+    dirty = _taken(state, key, manifest)
+    return (*dirty, *owners) if owners else dirty
+
+
+def _taken(state: DetectorState, key: ObjectKey, manifest: Manifest | None) -> Iterable[Key]:
     before = state.templates.get(key)
+    policy = claimed_policy(before) if before is not None else None
     if manifest is None:
         absence.gone(state.guard, key.group_resource, key)
-        state.waiting.discard(key)
-        rank(state, key, "")
-        if key not in state.templates:
+        forget_template(state, key)
+        if before is None:
             return ()
         del state.templates[key]
+        bear(state, key, policy, None)
         if isinstance(state.template_facts.get(key), TemplateChanged):
             state.told.add(key)
         return _concerned(state, key)
     state.templates[key] = manifest
     state.told.discard(key)
+    claimed = index_template(state, key, manifest, policy)
     if absence.found(state.guard, key.group_resource, key):
         return (*_concerned(state, key), SCOPE)
     if before is not None and unchanged(before, manifest):
         return ()
-    policy = claimed_policy(before) if before is not None else None
-    if policy is not None and claimed_policy(manifest) != policy:
+    if policy is not None and claimed != policy:
         return (*_concerned(state, key), *_released(state, policy))
     return _concerned(state, key)
 
@@ -231,30 +270,6 @@ def _concerned(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
     if key.group_resource != PRIORITY_CLASSES:
         return (key,)
     return (key, *state.ranked.get(key.name, ()))
-
-
-def remember(state: DetectorState, key: ObjectKey, *, waiting: bool | None, ranked: str | None) -> None:
-    """Take in what was decided of a template: whether it waits for a policy, and its PriorityClass; None: as before."""
-    if waiting is not None:
-        (state.waiting.add if waiting else state.waiting.discard)(key)
-    if ranked is not None:
-        rank(state, key, ranked)
-
-
-def rank_of(state: DetectorState, key: ObjectKey) -> str:
-    """The PriorityClass by which an object is placed, as far as is remembered; empty for none."""
-    return next((name for name, held in state.ranked.items() if key in held), "")
-
-
-def rank(state: DetectorState, key: ObjectKey, name: str) -> None:
-    """Remember by which PriorityClass an object is placed; an empty name for none."""
-    for other, held in list(state.ranked.items()):
-        if other != name and key in held:
-            held.discard(key)
-            if not held:
-                del state.ranked[other]
-    if name:
-        state.ranked.setdefault(name, set()).add(key)
 
 
 def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKey, Manifest]) -> list[Key]:
@@ -271,6 +286,10 @@ def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKe
     for key in (known | missing) - found.keys() - held:
         dirty.extend(_absent(state, key))
     dirty.append(SCOPE)
+    if group_resource not in state.listed:
+        # What they name may have been on its way here.
+        dirty.extend(state.rebalancing.open)
+        dirty.extend(state.dependencies.listed(group_resource))
     state.listed.add(group_resource)
     for key, manifest in found.items():
         dirty.extend(take_template(state, key, manifest))
@@ -279,11 +298,11 @@ def take_list(state: DetectorState, group_resource: str, found: Mapping[ObjectKe
 
 def _absent(state: DetectorState, key: ObjectKey) -> Iterable[Key]:
     """An object is proven absent."""
-    if key in state.templates:
-        del state.templates[key]
-    state.waiting.discard(key)
-    rank(state, key, "")
-    return _concerned(state, key)
+    manifest = state.templates.pop(key, None)
+    if manifest is not None:
+        bear(state, key, claimed_policy(manifest), None)
+    forget_template(state, key)
+    return (*_concerned(state, key), *state.dependencies.seen(key, None))
 
 
 def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None) -> Iterable[Key]:
@@ -295,10 +314,13 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
             state.told.add(key)
         if key.kind in INTERPRETERS:
             return [key, *_reinterpreted(state, PolicyDeleted(key=key, uid=""))]
+        if key.kind in RECORDED_KINDS:
+            return [key]
         if known is None:
             return ()
-        _index(state)
-        return [key, *state.claimed.get(key, ())]
+        state.selecting.drop(key)
+        state.edited.add(key)
+        return (key,)
     state.told.discard(key)
     if absence.found(state.guard, key.kind, key):
         return [*_entered(state, key, manifest), SCOPE]
@@ -308,32 +330,23 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
 def _entered(state: DetectorState, key: PolicyKey, manifest: Manifest) -> Iterable[Key]:
     """Take in a policy as it stands; the keys to decide."""
     before = state.policies.get(key)
-    view = PolicyView(
-        key=key,
-        manifest=manifest,
-        uid=str(manifest["metadata"].get("uid", "")),
-        generation=int(manifest["metadata"].get("generation", 0)),
-        match=compile_policy(manifest) if key.kind in PROPAGATION_KINDS else None,
-    )
+    view = viewed(key, manifest, before)
     state.policies[key] = view
+    if key.kind == "WorkloadRebalancer":
+        # Its status says what is left to do.
+        return [key]
     if before is not None and unchanged(before.manifest, manifest):
         return ()
     if key.kind in INTERPRETERS:
         # In force at once; other services follow when it is on the log.
         changed = PolicyChanged(key=key, uid=view.uid, manifest=Raw(msgspec.json.encode(stripped(manifest))))
         return [key, *_reinterpreted(state, changed)]
-    _index(state)
-    if view.match is None:
-        # Templates wait for the overrides their policy depends on.
-        return [key, *state.waiting]
-    touched: list[Key] = [key, *state.claimed.get(key, ())]
-    match = view.match
-    touched.extend(
-        waiting
-        for waiting in state.waiting
-        if waiting in state.templates and match.rank(template_of(state.templates[waiting]))
-    )
-    return touched
+    if key.kind in RECORDED_KINDS:
+        return [key]
+    if view.match is not None:
+        state.selecting.put(key, key.namespace, view.match.selectors)
+    state.edited.add(key)
+    return (key,)
 
 
 def take_policy_list(state: DetectorState, kind: str, found: dict[PolicyKey, Manifest]) -> list[Key]:
@@ -363,7 +376,7 @@ def take_policy_list(state: DetectorState, kind: str, found: dict[PolicyKey, Man
 
 def _absent_policy(state: DetectorState, key: PolicyKey) -> list[Key]:
     """A policy is proven absent."""
-    dirty = [key, *take_policy(state, key, None), *state.claimed.get(key, ())]
+    dirty = [key, *take_policy(state, key, None), *state.claimed.get(key, ()), *state.bearing.get(key, ())]
     state.told.discard(key)
     return dirty
 
@@ -380,13 +393,3 @@ def take_absence(state: DetectorState, kind: str) -> list[Key]:
 def _everything(state: DetectorState) -> list[Key]:
     """Only now can templates be matched at all."""
     return [*state.templates, *state.template_facts, *state.policies, *state.policy_facts]
-
-
-def _index(state: DetectorState) -> None:
-    by_kind: dict[tuple[str, str], list[PolicyView]] = {}
-    for view in state.policies.values():
-        if view.match is None:
-            continue
-        for kind in {(selector.api_version, selector.kind) for selector in view.match.selectors}:
-            by_kind.setdefault(kind, []).append(view)
-    state.by_kind = by_kind

@@ -23,6 +23,7 @@ from services._rules.failover.eviction_tasks import Assessment, assess, expires_
 from services._rules.failover.replacement_health import health_by_cluster
 from services._rules.failover.state_preservation import StateError, preserved_state
 from services._rules.failover.taint_eviction import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
+from services._rules.generations import next_change
 from services._rules.kubernetes.taints import Toleration, matching_tolerations
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import placement_changed
@@ -78,7 +79,10 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
     binding, eviction = moving.binding, moving.eviction
     if not isinstance(binding, BindingRequested) or (eviction is not None and eviction.uid != binding.uid):
         if isinstance(eviction, EvictionRequested):
-            return FailoverDecision((EvictionFinished(key=key, uid=eviction.uid, provenance=_seen(moving)),))
+            closing = EvictionFinished(
+                key=key, uid=eviction.uid, changes=next_change(eviction, eviction.uid), provenance=_seen(moving)
+            )
+            return FailoverDecision((closing,))
         if not isinstance(binding, BindingRequested):
             return _NOTHING
     if binding.everywhere:
@@ -154,12 +158,20 @@ def _event(moving: Moving, binding: BindingRequested, tasks: Tasks, ended: tuple
         if as_of < moving.eviction_seq:
             named = {*ended, *(task.from_cluster for task in tasks)}
             unseen = tuple(sorted({*eviction.left, *eviction.unseen} - named))
-    seen = _seen(moving)
+    seen, changes = _seen(moving), next_change(eviction, binding.uid)
     if tasks:
         return EvictionRequested(
-            key=binding.key, uid=binding.uid, tasks=tasks, left=ended, unseen=unseen, provenance=seen
+            key=binding.key,
+            uid=binding.uid,
+            tasks=tasks,
+            left=ended,
+            unseen=unseen,
+            changes=changes,
+            provenance=seen,
         )
-    return EvictionFinished(key=binding.key, uid=binding.uid, left=ended, unseen=unseen, provenance=seen)
+    return EvictionFinished(
+        key=binding.key, uid=binding.uid, left=ended, unseen=unseen, changes=changes, provenance=seen
+    )
 
 
 def _seen(moving: Moving) -> Provenance:

@@ -1,10 +1,10 @@
 """Starts the gateway: `python -m services.gateway`."""
 
-from services._kit.runtime.service_wiring import Program
+from services._kit.runtime.service_wiring import log_reader
 from services.gateway.app import Gateway
 from services.gateway.settings import GatewaySettings
 
-main = Program(Gateway, GatewaySettings)
+main = log_reader(Gateway, GatewaySettings)
 
 if __name__ == "__main__":
     main.exit()

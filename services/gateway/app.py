@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from schemas.codec import Known
+from schemas.events.cluster import ClusterRemoved
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Message
+from services._kit.proxying.caller_limits import CallerBounds, CallerLimits
+from services._kit.proxying.front_identity import Authenticator, tls_of
 from services._kit.runtime.service import BaseService, Context
+from services.gateway.front.caller_reviews import CallerReviews
+from services.gateway.front.front import Front
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
 from services.gateway.http.gateway_api import Api
-from services.gateway.metrics import GatewayMetrics
-from services.gateway.protocol.front_auth import Authenticator, tls_of
+from services.gateway.member_metrics.measuring import Measuring
+from services.gateway.member_metrics.member_questions import QuestionBounds
+from services.gateway.member_metrics.metrics_door import MetricsDoor
+from services.gateway.members.member_door import DoorBounds, MemberDoor
+from services.gateway.members.member_ways import MemberWays
+from services.gateway.metrics import GatewayMetrics, MemberMetrics, QuestionMetrics, register_pull
 from services.gateway.protocol.rendered_views import Encoder
 from services.gateway.settings import GatewaySettings
 from services.gateway.state import FILTERS, GatewayState, Place, fold
@@ -34,10 +43,12 @@ class Gateway(BaseService[GatewayState, Place]):
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         # Bad settings end the process before it connects.
-        Authenticator(settings)
+        Authenticator(settings, "gateway", passes_on=bool(settings.upstream_url))
         tls_of(settings)
         self.catalog = Catalog(secrets.randbits(16), settings.watch_changes)
         self.api: Api | None = None
+        self._ways: MemberWays | None = None
+        self._measuring: Measuring | None = None
         self._state = GatewayState()
         self._ready = False
         self._ends: dict[str, int] = {}
@@ -50,6 +61,8 @@ class Gateway(BaseService[GatewayState, Place]):
 
     def fold(self, state: GatewayState, message: Message, event: Known) -> Iterable[Place]:
         """Apply one event."""
+        if isinstance(event, ClusterRemoved) and self.api is not None:
+            self.api.members.left(event.name)
         return fold(state, message.seq, message.time, event)
 
     async def start(self, context: Context[GatewayState, Place]) -> None:
@@ -59,10 +72,56 @@ class Gateway(BaseService[GatewayState, Place]):
         metrics = GatewayMetrics(context.metrics.registry, context.metrics.reads, self.catalog, reader)
         context.health.check("catalog", lambda: "" if self._ready else "the log is still being read")
         histories = Histories(context.logs)
-        self.api = Api(self._settings, reader, histories, context.health, metrics, loaded=lambda: self._ready)
+        settings = self._settings
+        limits = CallerLimits(
+            CallerBounds(settings.member_requests, settings.member_streams, settings.member_requests_altogether)
+        )
+        members = await self._members(context, limits)
+        measured = self._measured(context, limits)
+        self.api = Api(
+            self._settings,
+            reader,
+            histories,
+            context.health,
+            metrics,
+            loaded=lambda: self._ready,
+            members=members,
+            measured=measured,
+            served_metrics=self._measuring.served if self._measuring is not None else None,
+        )
         await self.api.start()
         context.health.fact("api", lambda: self.api.url if self.api is not None else "")
         self._log.info("api", url=self.api.url)
+
+    def _measured(
+        self, context: Context[GatewayState, Place], limits: CallerLimits
+    ) -> Callable[[CallerReviews], MetricsDoor]:
+        """Makes the way to the metrics of members."""
+        metrics = QuestionMetrics(context.metrics.registry, context.metrics.reads)
+        if self._ways is not None:
+            bounds = QuestionBounds(self._settings.member_metrics_seconds, self._settings.member_metrics_bytes)
+            self._measuring = Measuring(self._ways, bounds, metrics, lambda: self._state.measured)
+        answers = self._measuring.answers if self._measuring is not None else None
+        return lambda reviews: MetricsDoor(answers, reviews, limits, metrics)
+
+    async def _members(
+        self, context: Context[GatewayState, Place], limits: CallerLimits
+    ) -> Callable[[Front | None], MemberDoor]:
+        """Makes the way to members, which needs the control plane."""
+        settings = self._settings
+        if settings.control_kubeconfig:
+            self._ways = await MemberWays.open(settings, context.logs, context.clock)
+            register_pull(context.metrics.reads, self._ways.pull, self._ways.journal)
+        seconds = settings.member_answer_seconds
+        bounds = DoorBounds(settings.member_body_bytes, seconds, seconds)
+        metrics = MemberMetrics(context.metrics.registry, context.metrics.reads, limits)
+        ways = self._ways
+
+        def door(front: Front | None) -> MemberDoor:
+            reviews = CallerReviews(ways.control if ways is not None else None, front)
+            return MemberDoor(ways, reviews, limits, bounds, metrics)
+
+        return door
 
     async def on_caught_up(self) -> None:
         """Everything on the log is in the projection: show it.
@@ -88,6 +147,10 @@ class Gateway(BaseService[GatewayState, Place]):
         """End watches and stop listening."""
         if self.api is not None:
             await self.api.stop()
+        if self._measuring is not None:
+            self._measuring.close()
+        if self._ways is not None:
+            await self._ways.close()
 
     async def grown(self) -> None:
         """Return at the next change of the catalog."""

@@ -57,6 +57,7 @@ class Janitor(Decider[JanitorState, Key]):
     filters = (
         "template.>",
         "policy.>",
+        "autoscaling.>",
         "cluster.*",
         "binding.>",
         "estimate.>",

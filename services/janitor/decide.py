@@ -8,8 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import autoscaling as autoscaling_subject
 from schemas.subjects import policy as policy_subject
 from schemas.topology import FACTS
+from services._rules.constants import AUTOSCALING_KINDS
 from services._rules.decision import Decision
 from services._rules.history.retention import (
     Facet,
@@ -89,9 +91,8 @@ def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -
     known = state.policies.get(key)
     if known is None or not known.closed:
         return CleanupDecision(waits="the policy is there" if known is not None else "the log holds nothing of it")
-    return _when(
-        state, key, (Purge(FACTS.name, policy_subject(key), known.seq),), known.seq, known.time + retention, now
-    )
+    subject = autoscaling_subject(key) if key.kind in AUTOSCALING_KINDS else policy_subject(key)
+    return _when(state, key, (Purge(FACTS.name, subject, known.seq),), known.seq, known.time + retention, now)
 
 
 def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:

@@ -11,7 +11,7 @@ from schemas.codec import Known
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey, PolicyKey
-from schemas.subjects import cluster_of, object_key, policy_key
+from schemas.subjects import BY_KIND, cluster_of, object_key, policy_key
 from services._rules.facets import ServiceState
 from services._rules.history.retention import Facet, LastObservation, LogEntries, closes
 
@@ -67,7 +67,7 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
     state.folded = max(state.folded, seq)
     known = Facet(seq, time, closes(event))
     touched: list[Key] = []
-    if aggregate == "policy":
+    if aggregate in BY_KIND:
         policy = policy_key(subject)
         state.policies[policy] = known
         if known.closed:
@@ -114,7 +114,7 @@ def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:
 def unreadable(state: JanitorState, subject: str) -> Iterable[Key]:
     """Keys that must not be purged because a newer version wrote a fact about them."""
     aggregate = subject.partition(".")[0]
-    if aggregate == "policy":
+    if aggregate in BY_KIND:
         return (policy_key(subject),)
     if aggregate == "cluster":
         # Whatever the fact contains, the cluster may hold copies.

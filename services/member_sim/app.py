@@ -12,17 +12,24 @@ import structlog
 
 from services._kit.concurrency.supervision import Supervisor
 from services._kit.concurrency.tasks import child, first_of
+from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.store_port import Store, StoreReplaced
 from services.member_sim.admin import Admin
+from services.member_sim.containers.simulated_containers import SimulatedContainers
 from services.member_sim.embedded import Embedded
 from services.member_sim.loop import Loop
 from services.member_sim.request_gate import Gate
 from services.member_sim.settings import MemberSettings
+from services.member_sim.usage.cluster_usage import ClusterUsage
+from services.member_sim.usage.metric_values import MetricValues
+from services.member_sim.usage.metrics_kinds import READERS, add_metrics
+from services.member_sim.usage.value_groups import add_values, lookup_in
 from services.member_sim.world.quota_admission import Quotas
+from services.member_sim.world.world_state import State
 
 log = structlog.get_logger(__name__)
 
@@ -57,21 +64,38 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
         Settings(
             data_dir=settings.data_dir,
             git_version=settings.version,
-            tokens={token: Identity("admin", "admin", ("system:masters",))},
+            tokens={token: Identity("admin", "admin", (MASTERS,))},
             audit_log=settings.audit_log,
+            authorization=settings.authorization,
             admission=False,
+            # The loop does it, by the clock of the member.
+            finished_jobs=False,
+            namespace_objects=False,
+            quotas=False,
+            service_accounts=True,
+            # The cluster that is simulated lives on this machine, its webhooks included.
+            allow_local_extensions=("1",),
         ),
     )
-    # Only here: a quota in a control plane is a template for members.
+    # By what is there at this moment of the member's clock, and by its spec.
     server.objects.admission.plugins.append(Quotas(server.store))
+    state = State()
+    usage = ClusterUsage(state)
+    add_metrics(server.registry, usage, time.time)
+    values = MetricValues(usage, lookup_in(server), time.time)
+    add_values(server, values)
+    containers = SimulatedContainers(state, time.time)
+    server.connections.runtime = containers
     gate = Gate(server, settings.host)
     await server.start(settings.host, settings.port)
     loop_stop = asyncio.Event()
     try:
         ca = server.authority.ca_pem.decode() if server.authority is not None else ""
-        loop = Loop(Embedded(server), settings.config(ca), time.time)
+        loop = Loop(Embedded(server), settings.config(ca), time.time, state)
+        await _allow_metrics(server)
+        containers.mark = loop.mark
         playing = child(loop.run(loop_stop))
-        admin = Admin(loop, settings.admin_token or token, gate.set)
+        admin = Admin(loop, usage, values, settings.admin_token or token, gate.set)
         try:
             await admin.start(settings.admin_port)
             await _until_settled(loop, playing)
@@ -90,6 +114,13 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
             await playing
     finally:
         await server.stop()
+
+
+async def _allow_metrics(server: ApiServer) -> None:
+    """Let those who may view objects read what they use, unless a role of that name is there."""
+    version, plural = str(READERS["apiVersion"]), "clusterroles"
+    if server.local.get(version, plural, "", READERS["metadata"]["name"]) is None:
+        await server.local.create(version, plural, READERS)
 
 
 def store_of(settings: MemberSettings) -> Store:

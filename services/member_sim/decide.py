@@ -11,6 +11,7 @@ from services.member_sim.controllers.kubelet import decide_pod
 from services.member_sim.controllers.namespace import decide_namespace
 from services.member_sim.controllers.node import decide_node
 from services.member_sim.controllers.pod_scheduling import decide_unplaced
+from services.member_sim.controllers.quota_counts import decide_quota
 from services.member_sim.controllers.replicaset import decide_replicaset
 from services.member_sim.controllers.service_endpoints import decide_service
 from services.member_sim.controllers.statefulset import decide_statefulset
@@ -26,6 +27,7 @@ from services.member_sim.world.world_model import (
     NODES,
     NOTHING,
     PODS,
+    QUOTAS,
     REPLICASETS,
     SCHEDULER,
     SERVICES,
@@ -56,6 +58,7 @@ _DECISIONS: dict[str, Callable[[State, Key, Turn], Decision]] = {
     CLAIMS: decide_claim,
     VOLUMES: decide_volume,
     BUDGETS: decide_budget,
+    QUOTAS: decide_quota,
     SCHEDULER: _unplaced,
 }
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.core.request_context import Call, Identity
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
@@ -13,7 +14,7 @@ from services.member_sim.member_port import Change, Expired, Refused, WriteOutco
 from services.member_sim.world.world_model import KINDS, ONLY_NAMED, Write
 
 MANAGER = "member-sim"
-USER = Identity("system:member-sim", "member-sim", ("system:masters",))
+USER = Identity("system:member-sim", "member-sim", (MASTERS,))
 
 
 class Embedded:

@@ -49,8 +49,8 @@ class Letters:
 class Loop:
     """Simulates one cluster over an API port until it is stopped."""
 
-    def __init__(self, api: Api, config: Config, now: Callable[[], float]) -> None:
-        self.state = State()
+    def __init__(self, api: Api, config: Config, now: Callable[[], float], state: State | None = None) -> None:
+        self.state = state or State()
         self.config = config
         self.loaded = asyncio.Event()
         self._api = api

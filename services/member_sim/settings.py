@@ -42,6 +42,8 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
     ready_delay: float = 0.1
     """Seconds until a placed pod is ready."""
+    authorization: str = "Node,RBAC"
+    """How requests are decided, as in a cluster: Node,RBAC by roles; AlwaysAllow lets every identity do everything."""
     audit_log: Path | None = None
 
     @property

@@ -92,7 +92,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
 
     def recover(self, state: RendererState) -> Iterable[ObjectKey]:
         """Every object that is asked for, or still held somewhere."""
-        return [key for key, bound in state.objects.items() if bound.live]
+        return [key for key, bound in state.objects.items() if bound.live or key in state.quotas]
 
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""

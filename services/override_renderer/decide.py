@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from schemas.events.binding import BindingRequested
-from schemas.events.placement import PlacementDecided, PlacementEvent, TargetCluster
+from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, TargetCluster
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
@@ -20,11 +20,14 @@ from services._rules.delivery.cluster_works import is_cut
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
 from services._rules.interpreter import Interpreter, InterpretError
 from services._rules.interpreter.result_cache import InterpretationQuery, ResultPending
+from services._rules.kubernetes.quantity import QuantityError
 from services._rules.overrides import OverrideError, OverridePolicy
 from services._rules.overrides.soundness import UnsoundError
+from services._rules.quota.binding_usage import requests_of
 from services._rules.scheduling.division.weights import DivisionError, divide_job_completions
 from services._rules.scheduling.division.weights import TargetCluster as Share
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey, is_secret
+from services.override_renderer.quota_works import assigned_works
 from services.override_renderer.render import NATIVE, Rendered, base_of, render
 from services.override_renderer.state import Bound, RendererState, concerns
 
@@ -92,7 +95,7 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
         return RenderDecision()
     binding = bound.binding
     members = [name for name, member in state.clusters.items() if not member.deleting]
-    where = bound.effective(members)
+    where = state.effective(key, members)
     template = bound.template
     if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
         return RenderDecision()
@@ -100,13 +103,22 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     blobs: list[tuple[str, bytes]] = []
     lacking: list[InterpretationQuery] = []
     missing: list[tuple[str, int]] = []
+    quota = state.quotas.get(key)
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
-        if not awaits_removal(bound.tasks, bound.works):
+        frozen = binding.frozen > 0 and binding.everywhere
+        removing = awaits_removal(bound.tasks, _to_be_removed(state, bound, key))
+        if not (frozen or removing or _awaits_admission(binding, bound.placed)):
             _render_all(state, at_hand, bound, binding, template, where.targets, events, blobs, lacking, missing)
-        wanted = set(where.occupied)
+        wanted = set(where.occupied) | _left_alone(bound, binding, members)
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
         return RenderDecision()
+    elif quota is not None:
+        assigned, blobs, wanted = assigned_works(state, key, bound, quota)
+        events.extend(
+            msgspec.structs.replace(event, generation=_generation(bound.works.get(event.cluster), event))
+            for event in assigned
+        )
     else:
         wanted = set()
     if missing:
@@ -123,6 +135,21 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     )
 
 
+def _left_alone(bound: Bound, binding: BindingRequested, members: Sequence[str]) -> set[str]:
+    """Clusters whose copy stays as it is: it was made when the object went everywhere, and nothing placed it since."""
+    if not binding.frozen:
+        return set()
+    works = ((name, bound.works[name][0]) for name in members if name in bound.works)
+    return {
+        name for name, work in works if isinstance(work, WorkRendered) and work.binding_generation <= binding.frozen
+    }
+
+
+def _to_be_removed(state: RendererState, bound: Bound, key: ObjectKey) -> set[str]:
+    """Clusters with a copy that eviction may take away: where others require the object, it stays."""
+    return bound.works.keys() - {target.name for target in state.required.targets(key)}
+
+
 def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:
     """Whether the scheduler is about to divide another number of replicas: what stands would be rendered twice.
 
@@ -134,6 +161,19 @@ def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None
         return False
     suspension = _spec(binding.spec).suspension or {}
     return not suspension.get("scheduling")
+
+
+def _awaits_admission(binding: BindingRequested, placed: PlacementDecided | PlacementFailed | None) -> bool:
+    """Whether pods would take something else than quotas let them: the copies stay until the scheduler admits it."""
+    if placed is None or placed.requests is None or binding.policy is None:
+        return False
+    spec: Manifest = msgspec.json.decode(binding.spec)
+    if (spec.get("suspension") or {}).get("scheduling"):
+        return False
+    try:
+        return requests_of(spec).texts() != placed.requests
+    except QuantityError:
+        return False
 
 
 def _render_all(
@@ -184,7 +224,7 @@ def _render_all(
         else:
             event = _rendered(binding, bound.placement_seq, target.name, rendered, spec)
         if previous is None or not _same(previous[0], event):
-            events.append(event)
+            events.append(msgspec.structs.replace(event, generation=_generation(previous, event)))
             if previous is not None and rendered is None and event.digest and is_cut(event):
                 missing.append((event.digest, previous[1]))
             if rendered is not None and rendered.shared:
@@ -232,6 +272,16 @@ def _problem(
     )
 
 
+def _generation(previous: tuple[WorkEvent, int] | None, event: WorkRendered) -> int:
+    """The number of a work in its cluster; what only cannot be rendered is none of its own."""
+    before = previous[0] if previous is not None else None
+    if not isinstance(before, WorkRendered) or before.uid != event.uid:
+        return 1
+    known = max(before.generation, 1)
+    same = (before.digest, before.suspended, before.preserve_on_deletion)
+    return known if same == (event.digest, event.suspended, event.preserve_on_deletion) else known + 1
+
+
 def _same(before: WorkEvent, event: WorkRendered) -> bool:
     """Whether the previous work has the same content; its provenance does not count."""
     return (
@@ -257,11 +307,18 @@ def _withdrawals(bound: Bound, wanted: set[str]) -> list[WorkEvent]:
                     uid=work.uid,
                     api_version=work.api_version,
                     kind=work.kind,
-                    reason="binding released" if not isinstance(bound.binding, BindingRequested) else "not placed here",
+                    reason=_withdrawn_because(bound, work),
                     keep=work.preserve_on_deletion,
+                    policy=work.policy,
                 )
             )
     return gone
+
+
+def _withdrawn_because(bound: Bound, work: WorkRendered) -> str:
+    if isinstance(bound.binding, BindingRequested):
+        return "nothing that runs here requires it" if bound.binding.attached else "not placed here"
+    return "binding released" if work.policy is None else f"{work.policy.kind} assigns nothing to it any more"
 
 
 def _override_policies(

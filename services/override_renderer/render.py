@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from schemas.events.binding import BindingRequested
 from schemas.events.placement import TargetCluster
@@ -26,6 +27,7 @@ from services._rules.delivery.work_labels import without_marks
 from services._rules.identities import binding_id, work_id
 from services._rules.interpreter import Interpreter, NativeInterpreter, Operation
 from services._rules.interpreter.native.prune import prune
+from services._rules.kubernetes.document_bounds import is_deeper, may_be_deep
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.overrides import Applied, OverridePolicy
 from services._rules.overrides import apply as apply_overrides
@@ -48,8 +50,8 @@ class Rendered(Struct, frozen=True):
     digest: str
     shared: bool
     conflict_resolution: str
-    cluster_overrides: tuple[AppliedOverride, ...]
-    overrides: tuple[AppliedOverride, ...]
+    cluster_overrides: tuple[AppliedOverride, ...] = ()
+    overrides: tuple[AppliedOverride, ...] = ()
 
 
 def base_of(template: Manifest) -> Manifest:
@@ -78,8 +80,10 @@ def render(
     and ResultPending when the interpreter has to be asked first.
     """
     manifest = base
-    if binding.workload and interpreter.hook_enabled(binding.api_version, binding.kind, Operation.REVISE):
-        manifest = interpreter.interpret(Operation.REVISE, manifest, target.replicas or 0)
+    # A cluster that only others require the object in has no share of its replicas.
+    counted = binding.workload and target.replicas is not None
+    if counted and interpreter.hook_enabled(binding.api_version, binding.kind, Operation.REVISE):
+        manifest = interpreter.interpret(Operation.REVISE, manifest, target.replicas)
     if completions is not None:
         manifest = apply_job_completions(manifest, target.name, completions)
     overridden = apply_overrides(manifest, cluster, cluster_policies, policies)
@@ -88,26 +92,35 @@ def render(
     resolution = conflict_resolution(manifest, _spec(binding.spec).conflict_resolution)
     marked = _marked(manifest, binding, target.name, template_generation, resolution)
     try:
-        data = _encoder.encode(marked)
+        rendered = rendered_bytes(marked, resolution, naming)
+        deep = may_be_deep(rendered.data, _DEEPEST) and is_deeper(marked, _DEEPEST)
     except RecursionError:
-        raise RenderError(
-            f"{binding.kind} {binding.key.name}: what overrides made of it is nested too deeply"
-        ) from None
-    shared = naming is not None or len(data) > INLINE_BYTES
-    if shared:
-        data = _encoder.encode(without_marks(marked))
-    return Rendered(
-        data=data,
-        digest=hashlib.sha256(data).hexdigest() if naming is None else naming.digest(data),
-        shared=shared,
-        conflict_resolution=resolution,
+        deep = True
+    if deep:
+        raise RenderError(f"{binding.kind} {binding.key.name}: what overrides made of it is nested too deeply")
+    return replace(
+        rendered,
         cluster_overrides=_recorded(overridden.applied_cluster_overrides),
         overrides=_recorded(overridden.applied_overrides),
     )
 
 
+def rendered_bytes(marked: Manifest, resolution: str, naming: DigestKey | None = None) -> Rendered:
+    """The bytes of a manifest with its marks, and their digest; raises RecursionError for one nested too deeply."""
+    data = _encoder.encode(marked)
+    shared = naming is not None or len(data) > INLINE_BYTES
+    if shared:
+        data = _encoder.encode(without_marks(marked))
+    digest = hashlib.sha256(data).hexdigest() if naming is None else naming.digest(data)
+    return Rendered(data, digest, shared, resolution)
+
+
 def _recorded(applied: Sequence[Applied]) -> tuple[AppliedOverride, ...]:
     return tuple(AppliedOverride(item.policy_name, Raw(msgspec.json.encode(item.overriders))) for item in applied)
+
+
+_DEEPEST: Final = 1000
+"""Levels of a manifest that every service can work on."""
 
 
 class _BindingSpec(Struct, rename="camel"):

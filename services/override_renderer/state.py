@@ -1,4 +1,4 @@
-"""Projects the input of rendering (templates, bindings, placements, evictions, overrides, clusters) and the works."""
+"""Projects the input of rendering (templates, bindings, placements, evictions, policies, clusters) and the works."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 from services._rules.history.retention import all_closed
 from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
+from services._rules.quota.specification import KIND as QUOTA_KIND
+from services._rules.quota.specification import QUOTAS, FederatedQuota, read_quota
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
@@ -64,6 +66,8 @@ class RendererState(ObjectStates[Bound]):
     policies: dict[PolicyKey, tuple[OverridePolicy, int]] = field(default_factory=dict)
     problems: dict[PolicyKey, str] = field(default_factory=dict)
     everywhere: set[ObjectKey] = field(default_factory=set)
+    quotas: dict[ObjectKey, FederatedQuota] = field(default_factory=dict)
+    """FederatedResourceQuotas with shares of clusters, by the object that those clusters get."""
 
     def forget(self, purged: Purged) -> None:
         """Drop what is gone from the log, unless newer facts of it exist."""
@@ -71,6 +75,9 @@ class RendererState(ObjectStates[Bound]):
             self.everywhere.discard(key)
             for cluster in bound.works:
                 self.subjects.pop(work(cluster, key), None)
+            if key in self.quotas:
+                # It is asked for again once a cluster with a share joins.
+                self.of(key)
         for name in purged.clusters:
             if name not in self.clusters:
                 for key, bound in self.objects.items():
@@ -87,7 +94,7 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             state.everywhere.add(event.key)
         elif isinstance(event, BindingRequested | BindingReleased):
             state.everywhere.discard(event.key)
-        return (event.key,)
+        return (event.key, *state.follow(event.key))
     match event:
         case WorkRendered() | WorkWithdrawn():
             state.subjects[subject] = seq
@@ -108,6 +115,23 @@ def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:
     return [key for key, bound in state.objects.items() if cluster in bound.works or bound.runs_in(cluster)]
 
 
+def _assigned(state: RendererState, cluster: str) -> list[ObjectKey]:
+    return [key for key, quota in state.quotas.items() if any(item.cluster == cluster for item in quota.assignments)]
+
+
+def _quota_changed(state: RendererState, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
+    key = ObjectKey("", QUOTAS, event.key.namespace, event.key.name)
+    before = state.quotas.pop(key, None)
+    if isinstance(event, PolicyChanged):
+        quota = read_quota(event.key.namespace, event.key.name, event.uid, event.manifest)
+        if quota.assignments:
+            state.quotas[key] = quota
+    if before is None and key not in state.quotas:
+        return ()
+    state.of(key)
+    return (key,)
+
+
 def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[ObjectKey]:
     before = state.clusters.get(event.name)
     manifest: Manifest = msgspec.json.decode(event.manifest)
@@ -118,12 +142,14 @@ def _cluster_changed(state: RendererState, event: ClusterChanged) -> Iterable[Ob
         return ()
     state.clusters[event.name] = member
     if before is None or before.deleting != member.deleting:
-        return [*state.everywhere, *_holding(state, event.name)]
+        return [*state.everywhere, *_holding(state, event.name), *_assigned(state, event.name)]
     return _holding(state, event.name) if state.policies else ()
 
 
 def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | PolicyDeleted) -> Iterable[ObjectKey]:
     key = event.key
+    if key.kind == QUOTA_KIND:
+        return _quota_changed(state, event)
     if key.kind not in OVERRIDE_KINDS:
         return ()
     affected: set[ObjectKey] = set()

@@ -2,8 +2,8 @@
 
 Consumes: `work.>`, `cluster.*` and `observed.>` facts; agents' requests on `hello.*`, `blobs.*` and `reports.*`;
 the estimator's questions on `rooms.*`.
-Produces: `observed.<cluster>.*` (WorkObserved) as agents report them; one consumer on FACTS for every agent;
-the questions in answers to agents, and agents' answers to the estimator.
+Produces: `observed.<cluster>.*` (WorkObserved) and `request.<cluster>.agent` (MemberRequested) as agents report; one
+consumer on FACTS for every agent; the questions in answers to agents, and agents' answers to the estimator.
 Owns: the consumers `agent-<cluster>`.
 Never: accepts reports of an agent about another cluster, about objects without a work there, or without bounds.
 """

@@ -20,6 +20,7 @@ from schemas.agent import (
     BLOB_SIZE,
     MAX_BLOBS,
     MAX_QUESTIONS,
+    MAX_RECORDS,
     MAX_REPORTS,
     BlobsWanted,
     Hello,
@@ -30,16 +31,19 @@ from schemas.agent import (
     RoomQuestions,
 )
 from schemas.events.observed import WorkObserved
+from schemas.events.request import AGENT_SIDE
 from schemas.keys import ObjectKey
-from schemas.topology import FACTS
+from schemas.topology import FACTS, REQUESTS
 from services._kit.base.log_errors import LogError, Refused
 from services._kit.base.pacing import Bucket
 from services._kit.delivery.reports import weight
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream_api import ApiAnswer, create_consumer, result
+from services._kit.proxying.request_journal import RequestJournal
 from services._kit.runtime.appender import KeyedEvents
 from services._kit.runtime.service import Context
 from services._rules.identity.accounts import agent_consumer
+from services._rules.proxying.request_records import on_record
 from services.registrar.capacity_queries import CapacityQueries
 from services.registrar.decide import Turned, consumer_config, examine, is_stored, may_have, welcome
 from services.registrar.metrics import DeskStats
@@ -94,6 +98,7 @@ class AgentRequests:
         self._session: str | None = None
         """The session in which reports count; None until one is known to this process."""
         self._rooms = CapacityQueries(cluster, context.clock.monotonic, settings.room_answer_seconds)
+        self._journal = RequestJournal(context.logs[REQUESTS.name], context.clock)
         self._refusals = Refusals(cluster, context.clock.monotonic)
         waiting = (settings.waiting_requests, settings.waiting_bytes)
         self._garbage = Bucket(_GARBAGE_PER_SECOND, _GARBAGE_PER_SECOND)
@@ -134,6 +139,7 @@ class AgentRequests:
         await self._requests.close()
         await self._said.close()
         await self._rooms.close()
+        await self._journal.close()
 
     async def forget(self) -> None:
         """Delete the consumer: the cluster has no agent any more."""
@@ -221,7 +227,7 @@ class AgentRequests:
 
     async def _is_superseded(self, message: Msg, request: Reported) -> bool:
         """Whether a request is of a session that has ended; the agent gets that answer."""
-        if not (request.events or request.waits or request.answers):
+        if not (request.events or request.waits or request.answers or request.requests):
             return False
         if self._session is None:
             self._session = request.session
@@ -283,6 +289,9 @@ class AgentRequests:
                 pause = max(pause, self._reports.take(1, self._context.clock.monotonic()))
                 continue
             pause = max(pause, await self._take_answers(request.answers[:MAX_QUESTIONS]))
+            for record in request.requests[:MAX_RECORDS]:
+                self._stats.records += 1
+                self._journal.take(on_record(record, self._cluster, AGENT_SIDE, self._context.clock.now()))
             if request.waits and not request.events:
                 await self._rooms.wait(partial(self._hand_questions, message))
                 pause = max(pause, self._reports.take(1, self._context.clock.monotonic()))

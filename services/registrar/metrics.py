@@ -21,6 +21,7 @@ class DeskStats(Struct):
     superseded: int = 0
     sessions_taken: int = 0
     dropped: int = 0
+    records: int = 0
     failed: int = 0
 
 
@@ -48,5 +49,6 @@ def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> N
     reads.table(
         "fleetlog_agent_status_bytes", "Bytes of the last statuses of a cluster", ("cluster",), lambda: kept(state)
     )
+    reads.counter("agent_records", "Records of requests that agents sent", lambda: stats.records)
     reads.counter("agent_dropped", "Requests dropped because too many waited", lambda: stats.dropped)
     reads.counter("agent_failures", "Requests that could not be answered", lambda: stats.failed)

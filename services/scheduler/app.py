@@ -19,10 +19,13 @@ from schemas.topology import EXPLAINED
 from services._kit.log.stream_port import Message
 from services._kit.runtime.service import Context, ObjectDecider
 from services._rules.decision import Decision
+from services._rules.quota.specification import KIND
 from services._rules.scheduling.outcome import outcome
-from services.scheduler.decide import is_ours, schedule, waits_until
+from services.scheduler.decide import schedule, waits_until
 from services.scheduler.decision_trace import Changed, Considered
 from services.scheduler.metrics import DecisionCounts, StepTimes, register
+from services.scheduler.namespace_quotas import NamespaceQuotas, is_waiting_key
+from services.scheduler.ownership import is_ours
 from services.scheduler.queue.retry_backoff import Retries
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.state import SETTLE_SECONDS, SchedulerState, fold
@@ -46,6 +49,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
         "placement.>",
         "rollup.>",
         "lease.estimator",
+        f"policy.{KIND}.>",
     )
 
     def __init__(self, settings: SchedulerSettings) -> None:
@@ -54,6 +58,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
         self._steps = StepTimes()
         self._rules = replace(settings.rules(), stepped=self._steps)
         by_priority = settings.gates()["PriorityBasedScheduling"]
+        self._enforces_quotas = settings.gates()["FederatedQuotaEnforcement"]
         self.rank = _by_priority if by_priority else None
         self._retries = Retries(settings.limits(), by_priority=by_priority)
         self._looks_for_room = False
@@ -85,6 +90,8 @@ class Scheduler(ObjectDecider[SchedulerState]):
         state = self.state
         state.ledger.withdraw_all()
         state.peers.withdraw_all()
+        if state.quotas is not None:
+            state.quotas.usage.withdraw_all()
         state.watch.end()
 
     async def perform(self, effects: Sequence[object]) -> None:
@@ -102,6 +109,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
         state = SchedulerState()
         state.watch.active = False
         state.watch.options = self._rules.options
+        state.quotas = NamespaceQuotas() if self._enforces_quotas else None
         return state
 
     def fold(self, state: SchedulerState, message: Message, event: Known) -> Iterable[ObjectKey]:
@@ -145,6 +153,8 @@ class Scheduler(ObjectDecider[SchedulerState]):
         """The placement of one object."""
         if key == ROOM:
             return self._look_for_room(state, now)
+        if is_waiting_key(key):
+            return Decision(also=state.quotas.fitting(key.namespace) if state.quotas is not None else ())
         helped = state.reopen(key, now)
         name, timeout, since = self._scheduler_name, self._timeout, self._leading_since
         made = schedule(state, key, now, name, timeout=timeout, since=since, rules=self._rules)
@@ -154,6 +164,8 @@ class Scheduler(ObjectDecider[SchedulerState]):
         wake = self._tries_again(key, considered, now)
         if made.failed:
             state.tried(key)
+        if state.quotas is not None:
+            state.quotas.decided(key, made.lack)
         if self._waits_for_room(state, considered):
             helped.append(ROOM)
         if not made.events and considered is not None:
@@ -161,7 +173,7 @@ class Scheduler(ObjectDecider[SchedulerState]):
         for event in made.events:
             if isinstance(event, PlacementDecided | PlacementFailed):
                 self._decisions.count(event)
-                state.promise(key, event.clusters, now)
+                state.promise(event, now)
         return Decision(made.events, wake, made.effects, helped) if wake is not None or helped else made
 
     def _tries_again(self, key: ObjectKey, considered: Considered | None, now: float) -> float | None:

@@ -5,6 +5,8 @@ Source: docs/sources.md#scheduling.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,19 +29,26 @@ from services._rules.capacity.general_estimate import Component
 from services._rules.capacity.reserved import displaced
 from services._rules.decision import Decision
 from services._rules.effective import spec_with_targets
-from services._rules.kubernetes.quantity import QuantityError
+from services._rules.generations import changes_of, generation_of
+from services._rules.kubernetes.quantity import Quantity, QuantityError
+from services._rules.policies.cluster_affinity import unknown_clusters
 from services._rules.scheduling.decoding import binding_view
-from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.outcome import outcome
-from services._rules.scheduling.reschedule_triggers import trigger
+from services._rules.scheduling.reschedule_triggers import RESCHEDULE, reschedule_due, trigger
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
 from services._rules.scheduling.scheduling_views import BindingView, Estimate, SchedulingOptions, Status
 from services._rules.scheduling.scheduling_views import Decision as Schedule
 from services.scheduler.decision_trace import Changed, Considered
-from services.scheduler.state import Scheduled, SchedulerState, scheduler_of
-
-HANDOVER_SECONDS: Final = 2.0
-"""How long a scheduler waits that takes over an object from another: what that one has under way arrives meanwhile."""
+from services.scheduler.ownership import handed_over_until, is_ours
+from services.scheduler.placement_admission import (
+    REQUESTS_CHANGED,
+    admitted,
+    asked_requests,
+    requests_changed,
+    with_new_requests,
+)
+from services.scheduler.repeated_decisions import stands
+from services.scheduler.state import Scheduled, SchedulerState
 
 
 class Rules(Struct, frozen=True):
@@ -61,6 +70,8 @@ class ScheduleDecision(Decision, frozen=True, eq=False):
     """
 
     considered: Considered | None = None
+    lack: Mapping[str, Quantity] | None = None
+    """What a quota refused: by how much the usage of the namespace would have changed."""
 
     @property
     def failed(self) -> bool:
@@ -87,9 +98,9 @@ def schedule(
         later = waits_until(state, key, now, scheduler, timeout, since, rules)
     if later is not None:
         return ScheduleDecision(wake_at=later)
-    event, considered = decide_with_trace(state, key, now, scheduler, rules=rules)
+    event, considered, lack = _decide(state, key, now, scheduler, None, rules)
     if event is None:
-        return ScheduleDecision(considered=considered)
+        return ScheduleDecision(considered=considered, lack=lack)
     read = ["binding", "eviction", "descheduling"]
     effects: tuple[Changed, ...] = ()
     if not isinstance(event, PlacementReleased):
@@ -98,7 +109,7 @@ def schedule(
         if considered is not None:
             effects = (Changed(key, event, considered),)
     placed = replace(event, provenance=state.objects[key].seen(*read))
-    return ScheduleDecision((placed,), effects=effects, considered=considered)
+    return ScheduleDecision((placed,), effects=effects, considered=considered, lack=lack)
 
 
 def decide_with_trace(
@@ -115,28 +126,44 @@ def decide_with_trace(
 
     `answers` are used instead of the estimates in the state: those that a decision is on record with.
     """
+    event, considered, _ = _decide(state, key, now, scheduler, answers, rules)
+    return event, considered
+
+
+def _decide(
+    state: SchedulerState,
+    key: ObjectKey,
+    now: float,
+    scheduler: str,
+    answers: tuple[ClusterEstimate, ...] | None,
+    rules: Rules,
+) -> tuple[PlacementEvent | None, Considered | None, Mapping[str, Quantity] | None]:
     scheduled = state.objects.get(key)
     if scheduled is None:
-        return None, None
+        return None, None, None
     binding, placed = scheduled.binding, scheduled.placed
     if not isinstance(binding, BindingRequested):
         live = scheduled.unreleased
         # Only the scheduler that placed it releases it: two schedulers may read this fact.
         if live is not None and binding is not None and live.scheduler == scheduler:
-            return PlacementReleased(key=key, uid=live.uid), None
-        return None, None
+            return PlacementReleased(key=key, uid=live.uid), None, None
+        return None, None, None
     spec = scheduled.spec
     if spec is None or not is_ours(scheduled, scheduler):
-        return None, None
+        return None, None, None
     targets = scheduled.targets
-    status = _status(placed)
+    status = _status(placed, binding)
     estimates: tuple[ClusterEstimate, ...] = ()
     considered, requested = None, False
+    asked = asked_requests(state, scheduled)
     try:
         view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
-        why = _why(state, view, status, placed, targets, rules.options)
+        why = _why(state, binding, view, status, placed, targets, rules.options) or requests_changed(state, scheduled)
         if why is None:
-            return None, None
+            return None, None, None
+        if why == REQUESTS_CHANGED:
+            made = with_new_requests(binding, scheduled, scheduler, asked)
+            return admitted(state.quotas, scheduled, made, None, now)
         estimates = _estimates(state, scheduled, view, rules) if answers is None else answers
         clusters = state.with_room() if scheduled.by_room else state.clusters
         peers = rules.options.plugins.heeded(state.peers.of(key))
@@ -148,10 +175,12 @@ def decide_with_trace(
     except (msgspec.ValidationError, QuantityError, ValueError) as error:
         unreadable = Schedule((), "Error", f"the binding cannot be read: {error}")
         attempt, why = GroupAttempt(unreadable, status.observed_affinity), "the binding changed"
-    event = _outcome(binding, spec, placed, targets, attempt, why, now, scheduler, requested)
-    if event is None or not _heeds_estimates(state, scheduled):
-        return event, considered
-    return replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving)), considered
+        asked = placed.requests if placed is not None else None
+    known = state.clusters.by_name.keys()
+    event = _outcome(scheduled, binding, spec, placed, targets, attempt, why, now, scheduler, requested, asked, known)
+    if event is not None and _heeds_estimates(state, scheduled):
+        event = replace(event, estimates=estimates, estimate_missed=not scheduled.answered(state.leaving))
+    return admitted(state.quotas, scheduled, event, considered, now)
 
 
 def waits_until(
@@ -171,8 +200,8 @@ def waits_until(
     scheduled = state.objects.get(key)
     if scheduled is None or not _heeds_estimates(state, scheduled) or scheduled.answered(state.leaving):
         return None
-    placed, spec = scheduled.placed, scheduled.spec
-    if spec is None or not is_ours(scheduled, scheduler):
+    binding, placed, spec = scheduled.binding, scheduled.placed, scheduled.spec
+    if spec is None or not isinstance(binding, BindingRequested) or not is_ours(scheduled, scheduler):
         return None
     asked = [scheduled.touched, since]
     asked += [state.left_at.get(target.name, 0.0) for target in placed.clusters] if placed is not None else []
@@ -182,42 +211,35 @@ def waits_until(
     targets = scheduled.targets
     try:
         view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
-        return deadline if _why(state, view, _status(placed), placed, targets, rules.options) is not None else None
+        why = _why(state, binding, view, _status(placed, binding), placed, targets, rules.options)
+        return deadline if why is not None else None
     except (msgspec.ValidationError, QuantityError, ValueError):
         return None
-
-
-def handed_over_until(state: SchedulerState, key: ObjectKey, now: float, scheduler: str) -> float | None:
-    """Until when an object is left to the scheduler that placed it before; None where it need not be (any more).
-
-    One subject has one writer at a time: the new scheduler waits until the previous one has seen the change of owner.
-    """
-    scheduled = state.objects.get(key)
-    if scheduled is None or not is_ours(scheduled, scheduler):
-        return None
-    last = scheduled.unreleased
-    foreign = last is not None and last.scheduler != scheduler
-    # Who did not see it change hands takes the last fact for that.
-    at = state.watch.handed.get(key, scheduled.touched if foreign else 0.0)
-    until = at + HANDOVER_SECONDS
-    return until if now < until <= now + HANDOVER_SECONDS else None
 
 
 def _answers_request(view: BindingView, status: Status, now: float) -> bool:
     """Whether a success now is the answer to a request for a new schedule, also when nothing moves by it."""
     asked = view.reschedule_triggered_at
-    return asked is not None and reschedule_requested(asked, status.last_scheduled_time) and asked.timestamp() <= now
+    if asked is None or not reschedule_due(view, status):
+        return False
+    # Where only times tell, a request from the future would be answered without end.
+    return status.unanswered is not None or asked.timestamp() <= now
 
 
-def _status(placed: PlacementDecided | PlacementFailed | None) -> Status:
+def _status(placed: PlacementDecided | PlacementFailed | None, binding: BindingRequested) -> Status:
+    if placed is None:
+        return Status()
+    asked = binding.reschedule
     return Status(
-        placed.affinity_name if placed is not None else "",
-        _time(placed.scheduled_at) if placed is not None and placed.scheduled_at else None,
+        placed.affinity_name,
+        _time(placed.scheduled_at) if placed.scheduled_at else None,
+        placed.rescheduled < asked.generation if asked is not None else None,
     )
 
 
 def _why(
     state: SchedulerState,
+    binding: BindingRequested,
     view: BindingView,
     status: Status,
     placed: PlacementDecided | PlacementFailed | None,
@@ -227,6 +249,8 @@ def _why(
     """Why the object is scheduled now; None when what stands is still right."""
     applied = None if placed is None or isinstance(placed.placement, UnsetType) else bytes(placed.placement).decode()
     due = trigger(state.clusters, view, status, applied, options)
+    if due is not None and due.reason == RESCHEDULE and binding.reschedule is not None:
+        return f"rescheduled because of WorkloadRebalancer {', '.join(binding.reschedule.by)}"
     if due is not None:
         return due.reason
     if placed is not None and len(targets) != len(placed.clusters):
@@ -237,19 +261,8 @@ def _why(
     return placed.trigger if isinstance(placed, PlacementFailed) else None
 
 
-def is_ours(scheduled: Scheduled, scheduler: str) -> bool:
-    """Whether a scheduler of this name owns the binding (docs/sources.md#scheduling)."""
-    binding, spec = scheduled.binding, scheduled.spec
-    if not isinstance(binding, BindingRequested) or spec is None:
-        return False
-    if binding.everywhere or scheduler_of(spec) != scheduler:
-        return False
-    if (spec.get("suspension") or {}).get("scheduling"):
-        return False
-    return binding.policy is not None
-
-
 def _outcome(
+    scheduled: Scheduled,
     binding: BindingRequested,
     spec: Manifest,
     placed: PlacementDecided | PlacementFailed | None,
@@ -259,18 +272,23 @@ def _outcome(
     now: float,
     scheduler: str,
     requested: bool,
-) -> PlacementEvent | None:
+    asked: dict[str, str] | None,
+    known: AbstractSet[str],
+) -> PlacementDecided | PlacementFailed | None:
     placement = Raw(msgspec.json.encode(spec.get("placement") or {}))
-    asked = spec.get("replicas")
-    replicas = asked if isinstance(asked, int) else 0
+    wished = spec.get("replicas")
+    replicas = wished if isinstance(wished, int) else 0
     decision = attempt.decision
+    changes = changes_of(placed, binding.uid)
     if decision.error is None:
         wanted = _targets(decision, counts=binding.workload)
         # An evicted cluster that is chosen again comes back only by a placement that has seen the eviction.
         whole = placed is not None and targets == placed.clusters
-        stands = isinstance(placed, PlacementDecided) and _stands(placed, wanted, placement, replicas, attempt)
-        if stands and whole and not requested:
+        same = isinstance(placed, PlacementDecided) and stands(placed, wanted, placement, replicas, attempt)
+        if same and whole and not requested and placed is not None and placed.requests == asked:
             return None
+        moved = changes + (wanted != targets)
+        others = generation_of(binding, None, scheduled.eviction, scheduled.descheduling)
         return PlacementDecided(
             key=binding.key,
             uid=binding.uid,
@@ -282,15 +300,23 @@ def _outcome(
             trigger=why,
             scheduler=scheduler,
             scheduled_at=now,
+            requests=asked,
+            rescheduled=binding.reschedule.generation if binding.reschedule is not None else 0,
+            changes=moved,
+            observed_generation=others + moved,
+            since=(placed.since or placed.scheduled_at) if isinstance(placed, PlacementDecided) else now,
         )
     # Where no cluster fits the object leaves all; any other failure keeps what runs (docs/sources.md#scheduling).
     report = outcome(decision)
     cleared = report.replaces_targets
-    failed = PlacementFailed(
+    missing = unknown_clusters(spec.get("placement"), known) if cleared else []
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    hint = f" Named in the placement, but no members: {', '.join(missing[:3])}{more}." if missing else ""
+    return PlacementFailed(
         key=binding.key,
         uid=binding.uid,
         reason=report.reason,
-        message=report.message,
+        message=report.message + hint,
         clusters=() if cleared else targets,
         binding_generation=binding.generation,
         placement=placement if cleared else (placed.placement if placed is not None else UNSET),
@@ -300,10 +326,12 @@ def _outcome(
         scheduler=scheduler,
         scheduled_at=placed.scheduled_at if placed is not None else 0.0,
         failed_at=now,
+        requests=asked,
+        rescheduled=placed.rescheduled if placed is not None else 0,
+        changes=changes + (cleared and bool(targets)),
+        observed_generation=placed.observed_generation if placed is not None else 0,
+        since=(placed.since or placed.failed_at) if isinstance(placed, PlacementFailed) else now,
     )
-    if isinstance(placed, PlacementFailed) and _fails_alike(placed, failed):
-        return None
-    return failed
 
 
 def _estimates(
@@ -342,27 +370,6 @@ def _answers(estimates: tuple[ClusterEstimate, ...]) -> list[Estimate]:
 def _targets(decision: Schedule, *, counts: bool) -> tuple[TargetCluster, ...]:
     return tuple(
         sorted(TargetCluster(target.name, target.replicas if counts else None) for target in decision.clusters)
-    )
-
-
-def _stands(
-    placed: PlacementDecided, wanted: tuple[TargetCluster, ...], placement: Raw, replicas: int, attempt: GroupAttempt
-) -> bool:
-    return (
-        placed.clusters == wanted
-        and placed.placement == placement
-        and placed.replicas == replicas
-        and placed.affinity_name == attempt.observed_affinity
-    )
-
-
-def _fails_alike(placed: PlacementFailed, failed: PlacementFailed) -> bool:
-    return (
-        placed.reason == failed.reason
-        and placed.message == failed.message
-        and placed.clusters == failed.clusters
-        and placed.placement == failed.placement
-        and placed.binding_generation == failed.binding_generation
     )
 
 

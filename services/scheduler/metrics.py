@@ -113,6 +113,8 @@ def register(
     reads.gauge("scheduler_clusters", "Clusters known", lambda: len(state.clusters.by_name))
     reads.gauge("scheduler_bindings", "Objects by outcome", placed, outcome="placed")
     reads.gauge("scheduler_bindings", "", failed, outcome="failed")
+    refused = lambda: state.quotas.waiting if state.quotas is not None else 0  # noqa: E731 - a number asked for later
+    reads.gauge("scheduler_quota_refused", "Objects that a FederatedResourceQuota refused", refused)
     about = "Decisions by room, by whether the estimator answered in time"
     reads.counter("scheduler_estimates", about, lambda: decisions.estimated, answer="used")
     reads.counter("scheduler_estimates", "", lambda: decisions.missed, answer="missed")

@@ -16,21 +16,23 @@ from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased, TargetCluster
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import StatusRolledUp
 from schemas.hints import Purged
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules.capacity.reservations import ReservationLedger
-from services._rules.capacity.reserved import Needs, needs_of
 from services._rules.facets import ObjectFacets, ObjectStates
-from services._rules.kubernetes.quantity import QuantityError
-from services._rules.scheduling.compiled_placement import CompiledPlacement, compile_placement
+from services._rules.quota.binding_usage import NO_REQUESTS, Requests, in_force, readable_requests, recorded
+from services._rules.scheduling.compiled_placement import CompiledPlacement
 from services._rules.scheduling.decoding import cluster_view
 from services._rules.scheduling.estimate_requests import answers, asked_at, divides_by_room
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.shared_values import shared_raw, spec_of
+from services.scheduler.binding_spec import compiled_of, needs_in, priority_of, scheduler_of
+from services.scheduler.namespace_quotas import NamespaceQuotas
 from services.scheduler.peers import PeerIndex
-from services.scheduler.queue.queueing_hints import interest_of
+from services.scheduler.queue.queueing_hints import NO_CLUSTER, interest_of
 from services.scheduler.queue.unschedulable_queue import UnschedulableIndex
 
 SETTLE_SECONDS: Final = 15.0
@@ -49,6 +51,13 @@ class Scheduled(ObjectFacets):
     compiled: CompiledPlacement | None = None
     """The placement asked for; None where it cannot be read."""
     priority: int = 0
+    requests: Requests = NO_REQUESTS
+    """What one replica takes by the binding, as quotas count it; nothing where none are enforced."""
+
+    @property
+    def in_force(self) -> Requests:
+        """What one replica takes by the placement in force: requests count once they were admitted."""
+        return in_force(self.placed, self.requests)
 
     def answered(self, leaving: Mapping[str, int]) -> bool:
         """Whether the latest estimate saw all that may cause the object to be scheduled again."""
@@ -84,6 +93,8 @@ class SchedulerState(ObjectStates[Scheduled]):
     ledger: ReservationLedger = field(default_factory=lambda: ReservationLedger(SETTLE_SECONDS))
     rooms: ClusterIndex = field(default_factory=lambda: ClusterIndex(()))
     """The clusters without reserved capacity, as of the last `refresh`."""
+    quotas: NamespaceQuotas | None = None
+    """What quotas limit; None where they are not enforced."""
 
     def with_room(self) -> ClusterIndex:
         """The clusters without the room that placements took and that their summaries do not show yet.
@@ -145,6 +156,8 @@ class SchedulerState(ObjectStates[Scheduled]):
         self.ledger.withdraw(key)
         self.peers.withdraw(key)
         found = self.expire(now)
+        if self.quotas is not None and self.quotas.usage.withdraw(key):
+            found += self.quotas.freed(key.namespace)
         scheduled = self.objects.get(key)
         if scheduled is not None and scheduled.by_room:
             self.refresh()
@@ -154,10 +167,14 @@ class SchedulerState(ObjectStates[Scheduled]):
         """Reservations end by themselves until a time; the objects that may be placed by that."""
         return self.helped() if self.ledger.expire(now) else []
 
-    def promise(self, key: ObjectKey, targets: tuple[TargetCluster, ...], now: float) -> None:
+    def promise(self, event: PlacementDecided | PlacementFailed, now: float) -> None:
         """A placement was decided and is on its way to the log: what it takes counts from now on."""
+        key, targets = event.key, event.clusters
         self.ledger.promise(key, targets, now)
         self.peers.promise(key, (target.name for target in targets))
+        if self.quotas is not None and event.requests is not None:
+            requests = recorded(event.requests, sets=self.objects[key].requests.sets)
+            self.quotas.usage.promise(key, requests, targets)
 
     def tried(self, key: ObjectKey, count: bool = True) -> None:
         """An object did not fit into all present capacity; `count` that of its group, unless it was counted."""
@@ -173,6 +190,9 @@ class SchedulerState(ObjectStates[Scheduled]):
             self.watch.file(key, None)
             self.watch.handed.pop(key, None)
             self.ledger.forget(key)
+            if self.quotas is not None:
+                self.quotas.settled(key)
+                self.quotas.usage.forget(key)
         for name in purged.clusters:
             if name not in self.clusters.by_name:
                 self.leaving.pop(name, None)
@@ -188,6 +208,38 @@ class SchedulerState(ObjectStates[Scheduled]):
 
 def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float = 0.0) -> Iterable[ObjectKey]:
     """Apply one fact, `stored` at a time, and return the objects to decide again."""
+    found = _fold(state, seq, subject, event, stored)
+    return found if state.quotas is None else [*found, *_counted(state, state.quotas, event)]
+
+
+def _counted(state: SchedulerState, quotas: NamespaceQuotas, event: Known) -> list[ObjectKey]:
+    """Follow a fact in what namespaces use and what limits them; who may be tried again by it."""
+    match event:
+        case PolicyChanged() | PolicyDeleted():
+            return quotas.take(event)
+        case BindingRequested() | BindingReleased():
+            scheduled = state.objects[event.key]
+            scheduled.requests = readable_requests(scheduled.spec)
+        case (
+            PlacementDecided()
+            | PlacementFailed()
+            | PlacementReleased()
+            | EvictionRequested()
+            | EvictionFinished()
+            | ReplicasDescheduled()
+        ):
+            scheduled = state.objects[event.key]
+        case _:
+            return []
+    if isinstance(scheduled.binding, BindingRequested):
+        less = quotas.usage.stands(event.key, scheduled.in_force, scheduled.targets)
+    else:
+        quotas.settled(event.key)
+        less = quotas.usage.stands(event.key, NO_REQUESTS, ())
+    return quotas.freed(event.key.namespace) if less else []
+
+
+def _fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: float) -> Iterable[ObjectKey]:
     match event:
         case BindingRequested() | BindingReleased():
             scheduled = state.take(seq, subject, event)
@@ -195,7 +247,7 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             _read_request(state, scheduled, event, stored)
             scheduled.by_room = scheduled.spec is not None and divides_by_room(scheduled.spec)
             scheduled.touched = stored
-            state.ledger.requested(event.key, event.uid, _needs(scheduled.spec), seq)
+            state.ledger.requested(event.key, event.uid, needs_in(scheduled.spec), seq)
             state.watch.file(event.key, interest_of(scheduled))
             # What held room holds less of it, or none.
             smaller = needed is not None and (scheduled.spec or {}).get("replicaRequirements") != needed
@@ -245,9 +297,16 @@ def fold(state: SchedulerState, seq: int, subject: str, event: Known, stored: fl
             state.watch.describe(event.name)
             state.shapes.pop(event.name, None)
             state.leaving[event.name], state.left_at[event.name] = seq, stored
-            return state.running_in(event.name)
+            # Those that could not be placed say how many clusters there are, and why each of them does not fit.
+            unfit = [key for key in state.watch.failed if _fits_nowhere(state.objects[key])]
+            return list(dict.fromkeys([*state.running_in(event.name), *unfit]))
         case _:
             return ()
+
+
+def _fits_nowhere(scheduled: Scheduled) -> bool:
+    placed = scheduled.placed
+    return isinstance(placed, PlacementFailed) and placed.reason == NO_CLUSTER
 
 
 def _slim(event: PlacementEvent) -> PlacementEvent:
@@ -275,37 +334,10 @@ def _read_request(
     """Decode the request and the name of its scheduler."""
     before, named = scheduled.spec, scheduler_of(scheduled.spec)
     spec: Manifest | None = spec_of(event.spec) if isinstance(event, BindingRequested) else None
-    scheduled.spec, scheduled.compiled = spec, _compiled(spec)
-    scheduled.priority = _priority(spec)
+    scheduled.spec, scheduled.compiled = spec, compiled_of(spec)
+    scheduled.priority = priority_of(spec)
     if before is not None and spec is not None and named != scheduler_of(spec):
         state.watch.handed[event.key] = stored
-
-
-def scheduler_of(spec: Manifest | None) -> str:
-    """The name of the scheduler that a binding's spec asks for; none means the default one."""
-    return str((spec or {}).get("schedulerName") or "default-scheduler")
-
-
-def _compiled(spec: Manifest | None) -> CompiledPlacement | None:
-    try:
-        return compile_placement(spec.get("placement")) if spec is not None else None
-    except (msgspec.ValidationError, ValueError, TypeError):
-        # The decision reports what is wrong with it.
-        return None
-
-
-def _priority(spec: Manifest | None) -> int:
-    """The priority that the detector resolved; what is none counts as 0."""
-    found = ((spec or {}).get("schedulePriority") or {}).get("priority")
-    return found if isinstance(found, int) else 0
-
-
-def _needs(spec: Manifest | None) -> Needs:
-    try:
-        return needs_of(spec, detailed=False) if spec is not None else ()
-    except (QuantityError, ValueError, TypeError):
-        # The decision reports what is wrong with it.
-        return ()
 
 
 def _cluster_changed(state: SchedulerState, event: ClusterChanged, stored: float) -> Iterable[ObjectKey]:

@@ -116,15 +116,28 @@ def summed(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
         for cluster, work in sorted(reported.works.items())
         if work.wanted and work.uid == binding.uid and cluster in state.clusters
     )
-    where = reported.effective(state.clusters)
+    where = state.effective(key, state.clusters)
     fully = fully_applied(frozenset(where.occupied), items)
     cleared = _cleared(state, reported)
     if not items and not cleared and reported.rollup is None:
         return None
     position = max((seq for _, seq in reported.observed.values()), default=0)
     return StatusRolledUp(
-        key=key, uid=binding.uid, items=items, fully_applied=fully, observed_position=position, cleared=cleared
+        key=key,
+        uid=binding.uid,
+        items=items,
+        fully_applied=fully,
+        observed_position=position,
+        cleared=cleared,
+        since=_since(reported.rollup, binding.uid, fully),
     )
+
+
+def _since(before: StatusRolledUp | None, uid: str, fully: bool) -> float:
+    """Since when an object is fully applied or not; 0 where it changes now."""
+    if before is None or before.uid != uid or before.fully_applied != fully:
+        return 0.0
+    return before.since or before.provenance.decided_at
 
 
 def _cleared(state: AggregatorState, reported: Reported) -> tuple[Cleared, ...]:
@@ -158,8 +171,10 @@ def _ended(state: AggregatorState, key: ObjectKey, reported: Reported) -> Status
 
 
 def _gone(cluster: str, reported: Reported) -> bool:
-    entry = reported.observed.get(cluster)
-    return entry is None or entry[0].absent
+    entry, work = reported.observed.get(cluster), reported.works[cluster]
+    # A FederatedResourceQuota may have taken the place of the ended object.
+    taken = work.wanted and reported.rollup is not None and work.uid != reported.rollup.uid
+    return taken or entry is None or entry[0].absent
 
 
 def _shares(reported: Reported, binding: BindingRequested) -> dict[str, int]:

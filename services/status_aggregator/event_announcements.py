@@ -1,9 +1,11 @@
-"""Builds Kubernetes Events about facts, on the template they concern (docs/sources.md#events)."""
+"""Builds Kubernetes Events about facts, on the template, its binding and its works (docs/sources.md#events)."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Final
+
+from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
@@ -14,20 +16,18 @@ from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
-from services._kit.delivery.reports import LEAVING
-from services._rules.delivery.drift import drift_words
-from services._rules.kubernetes.event_objects import Note
-from services._rules.names import binding_name, namespaced_key
+from services._rules import involved_objects as involved
+from services._rules.kubernetes.event_objects import Involved, Note, note_about
+from services._rules.names import namespaced_key
 from services._rules.scheduling.descheduling import descheduled_words
 from services._rules.scheduling.division.weights import TargetCluster as Share
 from services._rules.scheduling.outcome import success_event
-from services.status_aggregator.failure_events import COMPONENT, REASON, uncounted_words
-from services.status_aggregator.state import AggregatorState
+from services.status_aggregator.copy_announcements import about_observation, about_rendering
+from services.status_aggregator.failure_events import REASON, uncounted_words
+from services.status_aggregator.state import AggregatorState, Copy
 
-# As services/_rules/overrides/override_errors.py writes them.
-_FAILED_OVERRIDE: Final = re.compile(r"(?P<cluster>Cluster)?OverridePolicy (?P<name>[^\s:]+): overrideRules\[")
 _MOST_KEYS = 2000
-_EVICTION_CONTROLLER: Final = "resource-binding-graceful-eviction-controller"
+_DETECTOR: Final = "resource-detector"
 
 
 class Early:
@@ -49,111 +49,111 @@ class Early:
         return [event for event in self._kept.pop(key, ()) if event.uid == uid]
 
 
-def announce(state: AggregatorState, event: Known) -> Note | None:
-    """The Event that a fact is worth, if any; `state` already holds the fact."""
+class Before(Struct, frozen=True):
+    """What was known of one copy before a fact was folded: its work and the last report, of whatever uid."""
+
+    work: Copy | None = None
+    observed: WorkObserved | None = None
+
+
+NOTHING_BEFORE: Final = Before()
+
+
+def before(state: AggregatorState, event: Known) -> Before:
+    """What a fact is compared with to tell what is new about it; taken before the fact is folded."""
+    if not isinstance(event, WorkRendered | WorkObserved):
+        return NOTHING_BEFORE
+    reported = state.objects.get(event.key)
+    if reported is None:
+        return NOTHING_BEFORE
+    seen = reported.observed.get(event.cluster)
+    return Before(reported.works.get(event.cluster), seen[0] if seen is not None else None)
+
+
+def announce(state: AggregatorState, event: Known, known: Before = NOTHING_BEFORE) -> Sequence[Note]:
+    """The Events that a fact is worth; `state` already holds the fact."""
     match event:
         case BindingRequested() if event.policy is not None:
-            policy = event.policy.key
-            name = namespaced_key(policy.namespace, policy.name)
-            return _note(event, "ApplyPolicySucceed", f"Apply policy({name}) succeed", "resource-detector")
-        case PlacementDecided():
+            return _requested(event)
+        case PlacementDecided() | PlacementFailed():
             binding = _binding(state, event.key, event.uid)
-            if binding is None:
-                return None
-            targets = [Share(target.name, target.replicas or 0) for target in event.clusters]
-            message = success_event(targets, cluster_scoped=not event.key.namespace)
-            return _note(binding, "ScheduleBindingSucceed", message, event.scheduler)
-        case PlacementFailed():
-            binding = _binding(state, event.key, event.uid)
-            if binding is None:
-                return None
-            return _note(binding, "ScheduleBindingFailed", event.message, event.scheduler, warning=True)
+            return _placed(binding, event) if binding is not None else ()
         case EvictionRequested() | EvictionFinished() if event.left:
             binding = _binding(state, event.key, event.uid)
-            if binding is None:
-                return None
-            message = f"Evict from cluster {', '.join(event.left)} succeed."
-            return _note(binding, "EvictWorkloadFromClusterSucceed", message, _EVICTION_CONTROLLER)
+            return _evicted(binding, event.left) if binding is not None else ()
         case ReplicasDescheduled():
             binding = _binding(state, event.key, event.uid)
             message = descheduled_words(event)
             if binding is None or not message:
-                return None
-            return _note(binding, "DescheduleBindingSucceed", message, "karmada-descheduler")
+                return ()
+            return _both(binding, "DescheduleBindingSucceed", message, "karmada-descheduler")
         case WorkRendered():
-            return _rendered(state, event)
+            binding = _binding(state, event.key, event.uid)
+            return about_rendering(binding, event, known.work) if binding is not None else ()
         case WorkObserved():
-            return _observed(state, event)
+            binding = _binding(state, event.key, event.uid)
+            if binding is None:
+                return ()
+            copy = state.objects[event.key].works.get(event.cluster)
+            return about_observation(binding, event, known.observed, copy)
         case StatusRolledUp() if not event.closed:
             binding = _binding(state, event.key, event.uid)
-            if binding is None or binding.everywhere:
-                return None
-            uncounted = [item for item in event.items if item.problem]
-            if uncounted:
-                return _note(binding, REASON, uncounted_words(uncounted), COMPONENT, warning=True)
-            message = f"Update {_binding_title(binding)} with AggregatedStatus successfully."
-            return _note(binding, "AggregateStatusSucceed", message, COMPONENT)
+            return _summed(binding, event) if binding is not None and not binding.everywhere else ()
         case _:
-            return None
+            return ()
 
 
-def _rendered(state: AggregatorState, event: WorkRendered) -> Note | None:
-    binding = _binding(state, event.key, event.uid)
-    if binding is None or binding.everywhere:
-        return None
-    if event.problem:
-        message = f"cluster {event.cluster}: {event.problem}"
-        return _note(binding, "SyncWorkFailed", message, "binding-controller", warning=True)
-    message = f"Sync work of {_binding_title(binding)} successful."
-    return _note(binding, "SyncWorkSucceed", message, "binding-controller")
+def _requested(event: BindingRequested) -> list[Note]:
+    assert event.policy is not None
+    template = _template(event)
+    policy = event.policy.key
+    name = namespaced_key(policy.namespace, policy.name)
+    notes = [note_about(template, "ApplyPolicySucceed", f"Apply policy({name}) succeed", _DETECTOR)]
+    if event.workload:
+        several = b'"components":[' in bytes(event.spec)
+        reason, what = ("GetComponentsSucceed", "components") if several else ("GetReplicasSucceed", "replicas")
+        message = f"Get {what} of {involved.title(template)} succeed"
+        if not several:
+            message = f"{message}: {event.replicas}"
+        notes.append(note_about(template, reason, message, _DETECTOR))
+    return notes
 
 
-def overridden(state: AggregatorState, event: WorkRendered) -> list[Note]:
-    """The Events about the override policies of a copy: those that took part, or the one that could not be applied."""
-    if not (event.cluster_overrides or event.overrides or event.problem):
-        return []
-    binding = _binding(state, event.key, event.uid)
-    if binding is None:
-        return []
-    failed = _FAILED_OVERRIDE.match(event.problem)
-    if failed is not None:
-        what = f"{'cluster override' if failed['cluster'] else 'override'} policy({failed['name']})"
-        return [_applied(binding, what, event.cluster, failed=True)]
-    if event.problem:
-        return []
-    # A policy of several rules has one Event.
-    names = [f"cluster override policy({item.policy})" for item in event.cluster_overrides]
-    names += [f"override policy({event.key.namespace}/{item.policy})" for item in event.overrides]
-    return [_applied(binding, what, event.cluster) for what in dict.fromkeys(names)]
+def _placed(binding: BindingRequested, event: PlacementDecided | PlacementFailed) -> list[Note]:
+    if isinstance(event, PlacementFailed):
+        return _both(binding, "ScheduleBindingFailed", event.message, event.scheduler, warning=True)
+    targets = [Share(target.name, target.replicas or 0) for target in event.clusters]
+    message = success_event(targets, cluster_scoped=not event.key.namespace)
+    return _both(binding, "ScheduleBindingSucceed", message, event.scheduler)
 
 
-def _applied(binding: BindingRequested, what: str, cluster: str, *, failed: bool = False) -> Note:
-    reason = "ApplyOverridePolicyFailed" if failed else "ApplyOverridePolicySucceed"
-    message = f"Apply {what} for cluster({cluster}) {'failed' if failed else 'succeed'}."
-    return _note(binding, reason, message, "override-manager", warning=failed)
+def _evicted(binding: BindingRequested, left: Sequence[str]) -> list[Note]:
+    component = f"{_prefix(binding)}-graceful-eviction-controller"
+    return [
+        note
+        for cluster in left
+        for note in _both(
+            binding, "EvictWorkloadFromClusterSucceed", f"Evict from cluster {cluster} succeed.", component
+        )
+    ]
 
 
-def _observed(state: AggregatorState, event: WorkObserved) -> Note | None:
-    binding = _binding(state, event.key, event.uid)
-    if binding is None or event.absent or event.reason == LEAVING:
-        return None
-    key = event.key
-    name = namespaced_key(key.namespace, key.name)
-    if event.applied:
-        if not event.operation:
-            return None
-        if event.drift:
-            message = f"cluster {event.cluster}: {drift_words(event.drift)}"
-            return _note(binding, "DriftRepaired", message, "execution-controller", warning=True)
-        message = f"Successfully applied resource({name}) to cluster {event.cluster}"
-        return _note(binding, "SyncSucceed", message, "execution-controller")
-    message = f"Failed to create or update resource({name}) in member cluster({event.cluster}): {event.message}"
-    return _note(binding, "SyncFailed", message, "execution-controller", warning=True)
+def _summed(binding: BindingRequested, event: StatusRolledUp) -> list[Note]:
+    component = f"{_prefix(binding)}-status-controller"
+    uncounted = [item for item in event.items if item.problem]
+    if uncounted:
+        return _both(binding, REASON, uncounted_words(uncounted), component, warning=True)
+    message = f"Update {involved.title(_shown(binding))} with AggregatedStatus successfully."
+    return _both(binding, "AggregateStatusSucceed", message, component)
+
+
+def _prefix(binding: BindingRequested) -> str:
+    return "resource-binding" if binding.key.namespace else "cluster-resource-binding"
 
 
 def bound(state: AggregatorState, event: WorkObserved) -> bool:
-    """Whether the binding that an observation belongs to is known."""
-    return _binding(state, event.key, event.uid) is not None
+    """Whether the binding that an observation belongs to is known, or the quota."""
+    return event.key in state.limited.quotas or _binding(state, event.key, event.uid) is not None
 
 
 def _binding(state: AggregatorState, key: ObjectKey, uid: str) -> BindingRequested | None:
@@ -162,12 +162,17 @@ def _binding(state: AggregatorState, key: ObjectKey, uid: str) -> BindingRequest
     return binding if isinstance(binding, BindingRequested) and binding.uid == uid else None
 
 
-def _binding_title(binding: BindingRequested) -> str:
-    name = binding_name(binding.kind, binding.key.name)
-    if binding.key.namespace:
-        return f"ResourceBinding({binding.key.namespace}/{name})"
-    return f"ClusterResourceBinding({name})"
+def _template(binding: BindingRequested) -> Involved:
+    return involved.template_of(binding.key, binding.uid, binding.api_version, binding.kind)
 
 
-def _note(binding: BindingRequested, reason: str, message: str, component: str, *, warning: bool = False) -> Note:
-    return Note(binding.key, binding.uid, binding.api_version, binding.kind, reason, message[:1024], component, warning)
+def _shown(binding: BindingRequested) -> Involved:
+    return involved.binding_of(binding.key, binding.uid, binding.kind)
+
+
+def _both(binding: BindingRequested, reason: str, message: str, component: str, *, warning: bool = False) -> list[Note]:
+    """The same Event on the binding and on the template."""
+    return [
+        note_about(about, reason, message, component, warning=warning)
+        for about in (_shown(binding), _template(binding))
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services._kit.base.settings import Settings
+from services._kit.base.settings import Settings, gates_of
 
 
 class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,3 +20,19 @@ class AggregatorSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fie
     """Shortest time in seconds between two sums of one object."""
     events: bool = True
     """Whether Kubernetes Events are written."""
+    events_per_second: float = 25.0
+    """How many of them in a burst, when a hundred and more come up in a second; else four times as many."""
+    events_at_once: float = 50.0
+    """How many after a pause, before that rate counts."""
+    events_waiting: int = 10_000
+    """How many wait at most; beyond that, those about single copies are dropped first."""
+    feature_gates: tuple[str, ...] = ()
+    """Entries such as `FederatedQuotaEnforcement=true`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be obeyed."""
+        self.gates()
+
+    def gates(self) -> dict[str, bool]:
+        """Every feature gate; raises SettingsError for one that does not exist."""
+        return gates_of(self.feature_gates)

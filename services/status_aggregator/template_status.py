@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import structlog
 from msgspec import Struct, UnsetType
 
 from schemas.events.binding import BindingRequested
@@ -23,17 +22,15 @@ from services._kit.base.clock import Clock
 from services._kit.content.blobs import Blobs
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._kit.kube.answers.shapes import check_manifest
-from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, Unreachable, decode, resource_path
+from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, decode, resource_path
 from services._rules.interpreter import InterpretError, InterpretLater, Operation
 from services._rules.interpreter.common.interpretation import describe
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.secrets.secret_objects import is_secret
 from services.status_aggregator.culprits import Fault, NoCulprit, culprits, without
+from services.status_aggregator.present_objects import present_objects
 from services.status_aggregator.state import AggregatorState
 
-log = structlog.get_logger("status_aggregator")
-
-_PAGE: Final = "500"
 REFUSED: Final = frozenset({400, 413, 422})
 """Answers of a control plane to a status that it never will take."""
 
@@ -318,18 +315,6 @@ async def remember_present(client: KubeClient, state: AggregatorState, status: T
         and status.offered(template.api_version, template.kind)
     }
     for group, version, resource in sorted(kinds):
-        params = {"limit": _PAGE}
-        path = resource_path(group, version, resource)
-        try:
-            while True:
-                page = await client.get(path, params=params)
-                for item in page.get("items") or ():
-                    metadata = item["metadata"]
-                    key = ObjectKey(group, resource, metadata.get("namespace", ""), metadata["name"])
-                    status.remember(key, item)
-                following = (page.get("metadata") or {}).get("continue")
-                if not following:
-                    break
-                params = {"limit": _PAGE, "continue": following}
-        except (ApiError, Unreachable) as error:
-            log.warning("present_status_unknown", kind=resource, error=str(error))
+        async for item in present_objects(client, group, version, resource):
+            metadata = item["metadata"]
+            status.remember(ObjectKey(group, resource, metadata.get("namespace", ""), metadata["name"]), item)

@@ -133,6 +133,7 @@ class Ground:
         await topology.apply(self._connection)
         self.facts = JetStreamLog(self._connection, "FACTS")
         self.explained = JetStreamLog(self._connection, "EXPLAINED")
+        self.parked = JetStreamLog(self._connection, "PARKED")
 
     async def close(self) -> None:
         """Stop everything."""

@@ -60,11 +60,17 @@ class Crowd:
 
     def slow_down(self, name: str, milliseconds: int) -> None:
         """Let every answer of a member wait; 0 takes that back."""
+        self._instruct(name, "/faults", {"mode": "slow", "delayMs": milliseconds} if milliseconds else {"mode": "none"})
+
+    def set_metric(self, name: str, value: dict[str, object]) -> None:
+        """Set a value of a metric in a member."""
+        self._instruct(name, "/metric", value)
+
+    def _instruct(self, name: str, path: str, body: dict[str, object]) -> None:
         home = self._directory / name
-        fault = {"mode": "slow", "delayMs": milliseconds} if milliseconds else {"mode": "none"}
         request = urllib.request.Request(
-            f"{(home / 'admin.url').read_text().strip()}/faults",
-            data=json.dumps(fault).encode(),
+            f"{(home / 'admin.url').read_text().strip()}{path}",
+            data=json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {(home / 'token').read_text()}", "Content-Type": "application/json"},
             method="POST",
         )

@@ -19,14 +19,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
-            item.add_marker(pytest.mark.timeout(300))
+            if not item.get_closest_marker("timeout"):
+                # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
 def one_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A started installation with three simulated members; whatever its services complain of at the end fails."""
-    with installation(tmp_path_factory, "fleet") as made:
+    gates = {"FLEETLOG_FEATURE_GATES": "PropagationPolicyPreemption=true,PriorityBasedScheduling=true"}
+    with installation(tmp_path_factory, "fleet", environment=gates) as made:
         yield made
 
 
@@ -36,6 +38,7 @@ def fleet(one_fleet: Fleet) -> Iterator[Fleet]:
     before = one_fleet.failures()
     yield one_fleet
     assert one_fleet.failures() == before
+    assert one_fleet.refusals() == []
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import msgspec
 
@@ -19,6 +21,7 @@ from schemas.manifest import Manifest
 from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
+from tests.support.commands import run_command
 
 T = TypeVar("T")
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -26,6 +29,7 @@ EXAMPLES = Path(services.cli.__file__).parent / "examples"
 START_SECONDS = 120.0
 PATIENCE = 90.0
 """Seconds until something has to be so; only a failure takes that long."""
+_JOINED = "system:serviceaccount:karmada-cluster:"
 _COMMAND = "from services.cli.fleetlog import main; main()"
 
 
@@ -240,6 +244,38 @@ class Fleet:
         """kubectl of the control plane or of a member."""
         return Kubectl(self.layout.kubeconfig(cluster), program, self.layout.directory / "kubectl-cache" / cluster)
 
+    def karmadactl(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """What `karmadactl` says of the control plane, in a process of its own."""
+        return run_command("karmadactl", *words, KUBECONFIG=str(self.layout.kubeconfig(CONTROL)), **variables)
+
+    def said(self, *words: str) -> str:
+        """What it prints; raises Failed when it ends with an error."""
+        done = self.karmadactl(*words)
+        if done.returncode != 0:
+            raise Failed(f"karmadactl {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def table(self, *words: str) -> list[list[str]]:
+        """Cells of a table that it prints, header first."""
+        return [line.split() for line in self.said(*words).splitlines() if line]
+
+    def refusals(self) -> list[str]:
+        """What was refused to our own services and agents, in the control plane and in members that had joined."""
+        found = []
+        for path in sorted((self.layout.directory / "audit").glob("*.jsonl")):
+            left = False
+            # The last line may still be written.
+            for line in path.read_text(errors="replace").split("\n")[:-1]:
+                said = msgspec.json.decode(line)
+                user, place = said["user"], (said["resource"], said["name"].partition(":")[0])
+                if place == ("clusterrolebindings", "karmada-controller-manager") and not said.get("refused"):
+                    # Unjoining takes these rights away last, and what is on its way then is refused.
+                    left = said["verb"] == "delete"
+                ours = user.startswith("fleetlog:") or (_JOINED in user and not left)
+                if ours and said.get("refused"):
+                    found.append(f"{path.stem}: {line}")
+        return found
+
     def failures(self) -> list[str]:
         """Lines of the services' logs that tell of bugs: errors with a traceback, and anything parked."""
         signs = ("Traceback (most recent call last)", '"exception"', '"key_parked"')
@@ -249,3 +285,16 @@ class Fleet:
             for line in path.read_text(errors="replace").splitlines()
             if any(sign in line for sign in signs)
         ]
+
+
+def metric(fleet: Fleet, service: str, beginning: str, label: str = "") -> float:
+    """Sum of a service's metrics whose name begins so, with a label."""
+    try:
+        with urlopen(f"http://127.0.0.1:{fleet.installation.port(service)}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+    except HTTPError as error:
+        with error:
+            raise Failed(f"{service}: {error}") from None
+    except OSError as error:
+        raise Failed(f"{service}: {error}") from None
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning) and label in line)

@@ -19,7 +19,7 @@ def installation(
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Fleet]:
-    """A started installation; whatever its services complain of at the end fails."""
+    """A started installation; whatever its services complain of, or are refused, fails at the end."""
     if not current_kubectl():
         pytest.skip("kubectl is not installed and Debian's package cannot be fetched")
     made = Fleet(directories.mktemp(name), arguments, environment).start()
@@ -28,6 +28,8 @@ def installation(
     finally:
         made.stop()
     assert made.failures() == []
+    refused = made.refusals()
+    assert not refused, "\n".join(refused)
 
 
 @contextmanager

@@ -7,12 +7,11 @@ import functools
 import json
 import ssl
 import tempfile
-import urllib.error
-import urllib.request
-from http.client import HTTPException
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
+from threading import local
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -38,8 +37,15 @@ class _Kind(Struct, frozen=True):
     namespaced: bool
 
 
+class _Connection(HTTPSConnection):
+    """Closed with the thread that kept it, at the latest."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Reader:
-    """One cluster, as a kubeconfig names it; every request has a connection of its own."""
+    """One cluster, as a kubeconfig names it; each thread keeps its connection: a handshake costs more than a look."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
@@ -47,6 +53,7 @@ class Reader:
         self._kinds: dict[str, _Kind] = {}
         self._server = ""
         self._context: ssl.SSLContext | None = None
+        self._kept = local()
 
     def get(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
         """One object, None when there is none of this name; raises Unread."""
@@ -96,16 +103,30 @@ class Reader:
     def _read(self, path: str) -> Manifest:
         if self._context is None:
             self._load()
-        request = urllib.request.Request(f"{self._server}{path}", headers=self._headers)
+        kept: _Connection | None = getattr(self._kept, "connection", None)
+        if kept is None:
+            place = urlsplit(self._server)
+            kept = self._kept.connection = _Connection(
+                str(place.hostname), place.port, timeout=_SECONDS, context=self._context
+            )
+        used = kept.sock is not None
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS, context=self._context) as answer:
-                found: Manifest = msgspec.json.decode(answer.read())
-                return found
-        except urllib.error.HTTPError as error:
-            with error:
-                raise Unread(error.code, f"{path}: {error.code} {error.read().decode(errors='replace')}") from None
+            return self._asked(kept, path)
         except (OSError, HTTPException) as error:
+            kept.close()
+            # A connection may have ended meanwhile, with its server or because it was idle.
+            if used and not isinstance(error, TimeoutError):
+                return self._read(path)
             raise Unread(0, f"{path}: {error!r}") from None
+
+    def _asked(self, connection: _Connection, path: str) -> Manifest:
+        connection.request("GET", path, headers=self._headers)
+        with connection.getresponse() as answer:
+            text = answer.read()
+        if answer.status != 200:
+            raise Unread(answer.status, f"{path}: {answer.status} {text.decode(errors='replace')}")
+        found: Manifest = msgspec.json.decode(text)
+        return found
 
     def _load(self) -> None:
         """Where the cluster is, and who asks."""

@@ -8,12 +8,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.fleet import Failed, Fleet, until, until_equal
+from tests.e2e.fleet import Fleet, metric, until, until_equal
 from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Space
 from tests.support.commands import run_command
@@ -45,9 +43,7 @@ BY_ROOM = {
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Two push members and a pull member with small nodes."""
     with installation(tmp_path_factory, "estimator", ("--members", "3"), SETTINGS) as made:
-        # Before that it has no opinion, and summaries decide.
-        known = "fleetlog_estimator_members_known"
-        until_equal("members whose nodes the estimator knows", lambda: metric(made, "estimator", known), len(PUSH))
+        estimating(made)
         yield made
 
 
@@ -104,24 +100,17 @@ def history(space: Space, fleet: Fleet, name: str) -> str:
     return done.stdout
 
 
-def metric(fleet: Fleet, service: str, beginning: str, label: str = "") -> float:
-    """Sum of a service's metrics whose name begins so, with a label."""
-    try:
-        with urlopen(f"http://127.0.0.1:{fleet.installation.port(service)}/metrics", timeout=60) as answer:
-            lines = answer.read().decode().splitlines()
-    except HTTPError as error:
-        with error:
-            raise Failed(f"{service}: {error}") from None
-    except OSError as error:
-        raise Failed(f"{service}: {error}") from None
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning) and label in line)
-
-
 def taken(space: Space, member: str) -> str:
     """The CPUs that a member's summary counts as given away."""
     cluster = space.control.get("cluster", member) or {}
     summary = (cluster.get("status") or {}).get("resourceSummary") or {}
     return str((summary.get("allocated") or {}).get("cpu", "0"))
+
+
+def estimating(fleet: Fleet) -> None:
+    """Return once the estimator knows the nodes of members: before that it has no opinion, and summaries decide."""
+    known = "fleetlog_estimator_members_known"
+    until_equal("members whose nodes the estimator knows", lambda: metric(fleet, "estimator", known), len(PUSH))
 
 
 def missed(fleet: Fleet) -> float:
@@ -166,6 +155,7 @@ def test_without_an_answer_the_summaries_decide(space: Space, fleet: Fleet) -> N
     silent = missed(fleet)
     assert silent > before
     fleet.kill("estimator")
+    estimating(fleet)
     deploy(space, "heard", 2, "1", AGGREGATED)
     until_equal("replicas", lambda: sum(assigned(space, "heard").values()), 2)
     assert missed(fleet) <= silent + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -123,6 +124,35 @@ def test_describe_shows_events_of_the_delivery(started: Walk) -> None:
 
     events = until("the events of nginx", told)
     assert "Warning" not in events
+
+
+def test_events_are_on_binding_works_and_clusters(started: Walk) -> None:
+    wanted = {
+        "ResourceBinding nginx-deployment default": {
+            *("ScheduleBindingSucceed", "SyncWorkSucceed", "AggregateStatusSucceed"),
+        },
+        "Work nginx-687f7fb96f karmada-es-member1": {
+            *("WorkDispatching", "SyncSucceed", "ReflectStatusSucceed", "InterpretHealthSucceed"),
+        },
+        "Cluster member1 default": {"CreateExecutionSpaceSucceed", "TaintClusterSucceed", "ClusterReady"},
+    }
+    uids = {
+        "ResourceBinding": started.control.get("rb", "nginx-deployment"),
+        "Cluster": started.control.get("cluster", "member1"),
+    }
+
+    for about, reasons in wanted.items():
+        kind, name, namespace = about.split()
+        selector = f"involvedObject.kind={kind},involvedObject.name={name}"
+        if kind in uids:
+            selector += f",involvedObject.uid={uids[kind]['metadata']['uid']}"
+        arguments = ("get", "events", "-n", namespace, f"--field-selector={selector}", "-o", "json")
+
+        def lacking(arguments: tuple[str, ...] = arguments, reasons: set[str] = reasons) -> set[str]:
+            found = json.loads(started.control.run(*arguments))["items"]
+            return reasons - {event["reason"] for event in found}
+
+        until_equal(f"reasons that no Event about {about} has", lacking, set())
 
 
 def test_tables_show_policies_and_clusters(started: Walk) -> None:

@@ -69,14 +69,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
-    """A server that scrapes the installation once a second."""
+    """A server that scrapes the installation often, and gives each process as long to answer."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
     directory = fleet.layout.directory / "prometheus"
     directory.mkdir()
     config = yaml.safe_load(config_file(fleet.layout).read_text())
-    config["global"]["scrape_interval"] = "1s"
+    config["global"]["scrape_interval"] = "3s"
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     port = free_port()
     with (directory / "log").open("ab") as log:
@@ -130,7 +130,9 @@ def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus)
 
 
 def test_every_metric_is_documented(prometheus: Prometheus) -> None:
-    documented = {line.split("`")[1] for line in CATALOGUE.read_text().splitlines() if line.startswith("| `")}
+    listed = {line.split("`")[1] for line in CATALOGUE.read_text().splitlines() if line.startswith("| `")}
+    # An installation with a control plane of its own runs no webhook.
+    documented = {name for name in listed if not name.startswith("fleetlog_webhook_")}
     skipped = ("process_", "python_", "fleetlog_apiserver_")
 
     def served() -> set[str]:

@@ -12,12 +12,11 @@ import pytest
 
 from schemas.manifest import Manifest
 from services._kit.log.connection import Connection
-from services.cli.common.layout import CONTROL, agent_process
+from services.cli.common.layout import agent_process
 from services.cli.nats.server_identities import connect_agent
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Space, clusters
-from tests.support.commands import run_command
 
 PULL = "member3"
 AGENT = agent_process(PULL)
@@ -40,13 +39,6 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
     """A namespace of its own."""
     with namespace(fleet, request.node.name, everywhere=False) as made:
         yield made
-
-
-def karmadactl(fleet: Fleet, *arguments: str) -> str:
-    """Output of the command; fails when it does."""
-    done = run_command("karmadactl", *arguments, KUBECONFIG=str(fleet.layout.kubeconfig(CONTROL)))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def large(name: str) -> Manifest:
@@ -160,14 +152,14 @@ def test_pull_member_leaves_and_joins_with_another_identity(space: Space, fleet:
     space.until_in("configmap", "book", (PULL,))
     seed = fleet.layout.agent_seed(PULL).read_text()
     assert not asyncio.run(refused(fleet, seed))
-    assert karmadactl(fleet, "unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
+    assert fleet.said("unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
     assert space.held(PULL, "configmap", "book") is None
     assert not fleet.layout.agent_seed(PULL).exists()
     assert PULL not in fleet.installation.agents
     until("the end of the identity", lambda: asyncio.run(refused(fleet, seed)))
 
     member = str(fleet.layout.kubeconfig(PULL))
-    told = karmadactl(fleet, "join", PULL, "--mode", "pull", "--cluster-kubeconfig", member, "--cluster-region", "eu")
+    told = fleet.said("join", PULL, "--mode", "pull", "--cluster-kubeconfig", member, "--cluster-region", "eu")
     assert told.startswith(f"cluster({PULL}) is joined successfully\n")
     assert fleet.layout.agent_seed(PULL).read_text() != seed
     until("the end of the former identity", lambda: asyncio.run(refused(fleet, seed)))
@@ -181,11 +173,11 @@ def test_member_with_a_dead_agent_can_be_unjoined(space: Space, fleet: Fleet) ->
     space.until_in("configmap", "left", (PULL,))
     pid = fleet.signal(AGENT, signal.SIGSTOP)
     try:
-        assert karmadactl(fleet, "unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
+        assert fleet.said("unjoin", PULL) == f"cluster({PULL}) is unjoined successfully\n"
         assert space.held(PULL, "configmap", "left") is not None
     finally:
         os.kill(pid, signal.SIGCONT)
-    karmadactl(fleet, "join", PULL, "--mode", "pull", "--cluster-kubeconfig", str(fleet.layout.kubeconfig(PULL)))
+    fleet.said("join", PULL, "--mode", "pull", "--cluster-kubeconfig", str(fleet.layout.kubeconfig(PULL)))
     until_equal("ready", lambda: ready(space), "True")
     space.control.delete("configmap", "left", space.name)
     space.until_in("configmap", "left", ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.space import EVERYWHERE, Space, clusters
+from tests.support.commands import run_command
 
 
 def test_namespace_is_propagated_to_every_member(fleet: Fleet) -> None:
@@ -117,6 +118,8 @@ def test_a_failing_override_stops_only_that_members_copy(space: Space) -> None:
     settings = space.apply(space.load("settings.yaml"))
     absent = {"path": "/data/absent/deeper", "operator": "replace", "value": "x"}
     space.override(settings, "member2", {"plaintext": [absent]})
+    # Overrides and policies are watched apart: what is placed after this one was recorded is overridden.
+    until("the override on the log", lambda: recorded(space, "OverridePolicy"))
     space.policy(settings, clusters("member1", "member2"))
     space.until_in("configmap", "settings", ("member1",))
     until(
@@ -140,6 +143,15 @@ def test_a_failing_override_stops_only_that_members_copy(space: Space) -> None:
     space.control.delete("overridepolicy", "settings-member2", space.name)
     space.until_in("configmap", "settings", ("member1", "member2"))
     until_equal("what the binding says of member2", applied, ("True", False))
+
+
+def recorded(space: Space, kind: str) -> bool:
+    """Whether the log holds a policy of this kind in the namespace."""
+    subject = f"policy.{kind}.{space.name}.*"
+    told = run_command(
+        "fleetlog", "events", "--dir", str(space.fleet.layout.directory), "--subject", subject, "--tail", "0"
+    )
+    return kind in told.stdout
 
 
 def test_preserved_objects_stay_in_members(space: Space) -> None:

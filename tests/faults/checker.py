@@ -100,7 +100,7 @@ class Audits:
             found += [
                 (member, record)
                 for record in records
-                if record["user"].startswith(OURS) and record["resource"] != "leases"
+                if record["user"].startswith(OURS) and record["resource"] != "leases" and not record.get("refused")
             ]
         return found
 

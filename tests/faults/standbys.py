@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from services.cli.common.layout import CONTROL, free_port
+from services.cli.common.layout import free_port
 from services.cli.installation import environment as surroundings
 from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
@@ -35,7 +35,7 @@ class Standbys:
             if process is not None and process.poll() is None:
                 continue
             self.ports[name] = free_port({*installation.ports.values(), *self.ports.values()})
-            known = surroundings.known_to(name, {"FLEETLOG_CONTROL_KUBECONFIG": str(layout.kubeconfig(CONTROL))})
+            known = surroundings.known_to(name, {"FLEETLOG_CONTROL_KUBECONFIG": str(layout.identity(name))})
             environment = {
                 **{variable: text for variable, text in os.environ.items() if not variable.startswith("FLEETLOG_")},
                 **known,

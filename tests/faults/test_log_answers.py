@@ -168,7 +168,7 @@ async def test_a_stream_made_anew_behind_a_reader_ends_it(proxy, behind, connect
         async for _ in deliveries:
             pass
 
-    with pytest.raises(LogReplaced, match="made anew"):
+    with pytest.raises(LogReplaced, match="created again"):
         await drain()
 
 

@@ -19,11 +19,10 @@ from tests.log.toy import wanted
 pytestmark = pytest.mark.faults
 
 PROCESS = """
-    import sys
-    from services._kit.runtime.service_wiring import run
+    from services._kit.runtime.service_wiring import log_reader
     from services._kit.base.settings import Settings
     from tests.log.toy import Toy
-    sys.exit(run(lambda settings: Toy(), Settings))
+    log_reader(lambda settings: Toy(), Settings).exit()
 """
 
 

@@ -17,6 +17,7 @@ RUNNERS = {name: runners[0] for name, runners in load_runners(HERE / "runners").
 LEFT_OUT = {"division", "estimation"}
 NAMES = (
     *("names", "policy-match", "override", "admission", "scheduler", "division", "estimation", "failover"),
+    "federatedhpa",
     *("interpreter-native", "interpreter-lua", "api-fields"),
 )
 SAMPLES = {name: list(read_cases(HERE / "data" / f"{name}-dev.jsonl.gz")) for name in NAMES}
@@ -56,6 +57,7 @@ async def test_recorded_scripts_come_out_as_recorded() -> None:
         ("scheduler", {"outcomes": [{"clusters": [{"name": "other", "replicas": 1}]}]}),
         ("scheduler", {"outcomes": [{"error": "FitError"}]}),
         ("interpreter-native", {"operation": "GetReplicas", "result": {"replicas": -1}}),
+        ("federatedhpa", {"result": {"replicas": -7}}),
     ],
 )
 def test_comparison_tells_a_wrong_answer(name: str, wrong: Case) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.codec import decode
 from services._kit.base.log_errors import FenceLost, Unavailable
@@ -15,6 +16,9 @@ from tests.log.running import QUICK, eventually, running
 from tests.log.toy import Toy, placed_on, wanted
 from tests.support.manual_clock import ManualClock
 
+TAKEOVER_AFTER = 10.0
+"""Of instances whose time the test moves: a machine that stands still for a moment deposes nobody."""
+
 
 async def lease_events(backend):
     return [decode(m.subject, m.data) async for m in backend.facts.read(["lease.*"])]
@@ -23,7 +27,7 @@ async def lease_events(backend):
 class Instance:
     """A lease that runs."""
 
-    def __init__(self, backend, name, log=None, takeover_after=0.2, bus=None, clock=None):
+    def __init__(self, backend, name, log=None, takeover_after=TAKEOVER_AFTER, bus=None, clock=None):
         self.lease = Lease(
             log or backend.facts,
             bus or backend.bus,
@@ -49,12 +53,18 @@ class Instance:
 
 
 @pytest.fixture
-async def start(backend):
+def clock():
+    """The time of all instances of a test."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def start(backend, clock):
     """Starts instances, and kills them after the test."""
     made = []
 
     def begin(name, *arguments, **options):
-        made.append(Instance(backend, name, *arguments, **options))
+        made.append(Instance(backend, name, *arguments, clock=clock, **options))
         return made[-1]
 
     yield begin
@@ -63,10 +73,22 @@ async def start(backend):
 
 
 @pytest.fixture
-async def deaf(backend, start):
+async def deaf(backend, start, clock):
     """A leader, its clock, and its bus, which may stop answering."""
-    clock, bus = ManualClock(), DeafBus(backend.bus)
-    return await start("a", takeover_after=10.0, bus=bus, clock=clock).leads(), clock, bus
+    bus = DeafBus(backend.bus)
+    return await start("a", bus=bus).leads(), clock, bus
+
+
+async def silence(clock, *instances):
+    """Let time pass until one of these leads: the last heartbeats of another may still be on their way."""
+
+    def one_leads():
+        if any(one.lease.is_leader for one in instances):
+            return True
+        clock.advance(1.0)
+        return False
+
+    await eventually(one_leads, "a takeover")
 
 
 async def test_the_first_instance_leads_at_once(backend, start):
@@ -74,21 +96,32 @@ async def test_the_first_instance_leads_at_once(backend, start):
     assert one.lease.fence().seq == (await backend.facts.last("lease.toy")).seq
 
 
-async def test_a_standby_keeps_still_while_the_leader_shows_heartbeats(backend, start):
+async def test_a_standby_keeps_still_while_the_leader_shows_heartbeats(backend, start, clock):
     await start("a").leads()
-    beats = []
-    await backend.bus.subscribe("alive.toy", beats.append)
+    heard = []
+    await backend.bus.subscribe("alive.toy", heard.append)
     two = start("b")
-    await eventually(lambda: len(beats) > 20)
+    await eventually(lambda: two.lease.known)
+
+    async def more():
+        before = len(heard)
+        await eventually(lambda: len(heard) > before + 2)
+
+    for _ in range(10):
+        await more()
+        # Together this is far more than the time until a takeover.
+        clock.advance(0.6 * TAKEOVER_AFTER)
+    await more()
     assert not two.lease.is_leader
     assert len(await lease_events(backend)) == 1
 
 
-async def test_a_standby_takes_over_from_a_silent_leader(backend, start):
+async def test_a_standby_takes_over_from_a_silent_leader(backend, start, clock):
     one = await start("a").leads()
     two = start("b")
+    await eventually(lambda: two.lease.known)
     await one.kill()
-    await two.leads()
+    await silence(clock, two)
     assert two.lease.seq > one.lease.seq
     assert "silent" in (await lease_events(backend))[-1].reason
 
@@ -108,12 +141,12 @@ async def test_an_instance_that_starts_again_does_not_wait_for_itself(backend, s
     await start("a", takeover_after=3600).leads()
 
 
-async def test_of_many_standbys_one_takes_over(backend, start):
+async def test_of_many_standbys_one_takes_over(backend, start, clock):
     one = await start("a").leads()
     others = [start(name) for name in "bcdef"]
     await eventually(lambda: all(other.lease.known for other in others))
     await one.kill()
-    await eventually(lambda: any(other.lease.is_leader for other in others))
+    await silence(clock, *others)
     assert sum(other.lease.is_leader for other in others) == 1
     assert len(await lease_events(backend)) == 2
 
@@ -136,7 +169,7 @@ class SilentLog:
         return await self.inner.last(subject)
 
 
-async def test_nobody_is_deposed_while_the_log_is_silent(backend, start):
+async def test_nobody_is_deposed_while_the_log_is_silent(backend, start, clock):
     one = await start("a").leads()
     log = SilentLog(backend.facts)
     two = start("b", log)
@@ -144,10 +177,15 @@ async def test_nobody_is_deposed_while_the_log_is_silent(backend, start):
     log.silent = True
     await one.kill()
     before = log.asked
-    await eventually(lambda: log.asked > before + 5)
+
+    def asked():
+        clock.advance(1.0)
+        return log.asked > before + 5
+
+    await eventually(asked)
     assert not two.lease.is_leader
     log.silent = False
-    await two.leads()
+    await silence(clock, two)
 
 
 async def test_a_zombie_steps_down_when_it_hears_of_a_newer_lease(backend, start):
@@ -177,8 +215,12 @@ async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend):
 
 
 async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend):
-    first, second = Toy(), Toy()
-    async with running(first, backend, "toy-a") as one, running(second, backend, "toy-b") as two:
+    first, second, clock = Toy(), Toy(), ManualClock()
+    options = replace(QUICK, takeover_after=TAKEOVER_AFTER)
+    async with (
+        running(first, backend, "toy-a", options=options, clock=clock) as one,
+        running(second, backend, "toy-b", options=options, clock=clock) as two,
+    ):
         await one.until(lambda: one.runner.active or two.runner.active)
         leader, standby = (one, two) if one.runner.active else (two, one)
         await backend.facts.append([wanted(f"d{i}") for i in range(20)])
@@ -186,6 +228,7 @@ async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend):
         await standby.until(lambda: len(standby.state.placements) == 20)
         assert standby.service.decided == []
         await leader.kill()
+        await silence(clock, standby.runner)
         await backend.facts.append([wanted("late", "m3")])
         await standby.until(lambda: placed_on(standby.state, "late") == ["m3"])
         assert standby.service.decided == ["late", "late"] or standby.service.decided == ["late"]
@@ -271,7 +314,3 @@ async def test_nothing_of_an_earlier_term_is_sent_in_a_later_one(backend, start)
     assert not guard.holds
     with pytest.raises(FenceLost):
         await guard.wait()
-
-
-def test_the_quick_options_are_quicker_than_the_defaults():
-    assert QUICK.takeover_after < 2

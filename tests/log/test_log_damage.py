@@ -47,7 +47,7 @@ async def fill(server, subjects=10, each=4):
 async def until_caught_up(pump):
     """Messages up to the end of the log."""
     messages = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for delivery in pump:
             messages += delivery.messages
             if delivery.caught_up:
@@ -93,7 +93,7 @@ async def test_whoever_reads_all_is_told_what_cannot_be_read(server, tmp_path):
     server.start()
     async with opened(server) as log:
         with pytest.raises(Unreadable, match=r"stream S, message 17 \(s.k6\) is unreadable; run `fleetlog log repair"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 [message async for message in log.read(["s.>"])]
 
 
@@ -125,7 +125,7 @@ async def test_a_reader_that_its_consumer_left_in_the_middle_goes_on(server):
     await fill(server, subjects=100, each=8)
     async with opened(server) as log:
         seen, killed = [], False
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for delivery in log.pump(["s.>"], start=1, window=64):
                 seen += [message.seq for message in delivery.messages]
                 if len(seen) > 300 and not killed:

@@ -36,6 +36,11 @@ def test_variables_become_typed_fields():
     assert settings.nats_url == "nats://127.0.0.1:4222"
 
 
+def test_variables_of_commands_may_be_exported():
+    settings = load(Mine, {"FLEETLOG_NEEDED": "x", "FLEETLOG_DIR": "/srv/f", "FLEETLOG_NATS_AUTH": "/srv/auth"})
+    assert settings.needed == "x"
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

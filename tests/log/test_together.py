@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 
 import aiohttp
 
@@ -44,13 +45,18 @@ PROCESS = """
 """
 
 
+@contextmanager
 def start(nats_server, directory, *ports):
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROCESS), str(directory), *map(str, ports)],
         env={**os.environ, "FLEETLOG_NATS_URL": nats_server.url, "FLEETLOG_APPLY_TOPOLOGY": "true"},
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def leading(port):
@@ -63,7 +69,8 @@ async def leading(port):
                     if answer.status == 200 and said["leader"]:
                         return said
             except aiohttp.ClientConnectionError:
-                continue
+                pass
+            await asyncio.sleep(0.02)
 
 
 def logged(path):

@@ -197,6 +197,9 @@ def test_recorded_events_are_decided_again_the_same(version: str, name: str) -> 
 def test_new_leader_decides_what_the_old_version_would(version: str) -> None:
     """A takeover at the end of the log moves no object; a failure may get a message with another count of clusters."""
     decided = decided_at_end(list(stored(file_of(version))))
+    for failure in decided["placements"].values():
+        # This version adds which clusters of the placement are no members.
+        failure[2] = failure[2].partition(" Named in the placement")[0]
     assert decided == expected(version)["decided_at_end"]
     assert {name for name, _, _ in decided["placements"].values()} <= {"PlacementFailed"}
 

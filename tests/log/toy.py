@@ -44,6 +44,7 @@ class Reader(BaseService[State, ObjectKey]):
 
     def __init__(self):
         self.broken = set()
+        self.reason = ""
         self.decided = []
         self.effects = []
         self.hooks = []
@@ -92,7 +93,7 @@ class Toy(Reader, Decider[State, ObjectKey]):
     def decide(self, state, key, now):
         self.decided.append(key.name)
         if key.name in self.broken:
-            raise RuntimeError(f"{key.name} is broken")
+            raise RuntimeError(self.reason or f"{key.name} is broken")
         seq, wanted = state.bindings.get(key, (0, None))
         _, placed = state.placements.get(key, (0, None))
         if wanted is None:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+
 from schemas.manifest import Manifest
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import Kind
 
-REGISTRY = builtin_registry()
+registry = functools.cache(builtin_registry)
 UID = "8a7f6a1e-0000-4000-8000-000000000000"
 
 
-def kind_of(api_version: str, name: str) -> Kind:
-    """A kind by its name."""
-    found = REGISTRY.by_api_version(api_version, name)
+def kind_of(api_version: str, name: str, profile: str = "current") -> Kind:
+    """A kind by its name, as a profile has it."""
+    found = registry(profile).by_api_version(api_version, name)
     assert found is not None, f"{api_version} {name} is not served"
     return found
 
 
-def kind_named(text: str) -> Kind:
+def kind_named(text: str, profile: str = "current") -> Kind:
     """A kind by version and name, as in `apps/v1 Deployment`."""
     api_version, _, name = text.partition(" ")
-    return kind_of(api_version, name)
+    return kind_of(api_version, name, profile)
 
 
 def created(kind: Kind, body: Manifest) -> Manifest:

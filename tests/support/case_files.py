@@ -12,9 +12,13 @@ Case = dict[str, Any]
 
 
 def cases_of(path: Path, part: str = "cases") -> list[Any]:
-    """Parameters for one test: the cases in this part of the file, each under its `name` or its `kind`."""
+    """Parameters for one test: the cases of a part of the file, each under its name, kind or the fields it gives."""
     found = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)[part]
-    return [pytest.param(case, id=case.get("name", case.get("kind")).replace(" ", "_")) for case in found]
+    return [pytest.param(case, id=_title(case).replace(" ", "_")) for case in found]
+
+
+def _title(case: Case) -> str:
+    return str(case.get("name") or case.get("kind") or "-".join(case["given"]))
 
 
 def assert_within(expected: Any, found: Any, place: str = "") -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 PATIENCE = 90.0
+STARTING = 240.0
 _ROOT = Path(__file__).parents[2]
 
 
@@ -37,6 +38,9 @@ class _Nursery:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
             )
+        # It imports everything first.
+        self._ours.settimeout(STARTING)
+        assert self._answer() == 0
 
     def close(self) -> None:
         """End the process."""
@@ -55,7 +59,6 @@ class _Nursery:
             tempfile.TemporaryFile() as err,
         ):
             socket.send_fds(self._ours, [request], [file.fileno() for file in (nothing, out, err)])
-            # The first command waits for the imports.
             self._ours.settimeout(PATIENCE)
             pid = self._answer()
             try:

@@ -11,8 +11,12 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services.detector import state as det
-from services.detector.claim_writes import WriteClaim
-from services.detector.decide import DetectorDecision, Tell, decide_template
+from services.detector.claims.policy_decision import decide_policy
+from services.detector.decide import decide_template
+from services.detector.effects import DetectorDecision, Tell
+from services.detector.indexes.template_index import remember
+from services.detector.policies.claim_writes import WriteClaim
+from services.detector.state import Key
 from tests.support.facts import KEY, NOW, POLICY, STATIC
 
 
@@ -66,7 +70,18 @@ class DetectorHarness:
 
     def takes(self, manifest: Manifest | None) -> bool:
         """Whether a change of the policy, or its end, makes the template dirty."""
-        return KEY in det.take_policy(self.state, key_of(manifest) if manifest else POLICY.key, manifest)
+        key = key_of(manifest) if manifest else POLICY.key
+        marked = set(det.take_policy(self.state, key, manifest))
+        return KEY in marked | self.concerned(*marked)
+
+    def concerned(self, *policies: Key) -> set[Key]:
+        """The templates that the decisions about these policies mark."""
+        found: set[Key] = set()
+        for key in policies:
+            if isinstance(key, PolicyKey):
+                found.update(decide_policy(self.state, key).also)
+                self.state.edited.discard(key)
+        return found
 
     def decided(self, key: ObjectKey = KEY) -> DetectorDecision:
         """What would be decided of a template."""
@@ -75,7 +90,7 @@ class DetectorHarness:
     def decides(self) -> DetectorDecision:
         """Decide the template and fold what comes out."""
         decision = self.decided()
-        det.remember(self.state, KEY, waiting=decision.waiting, ranked=decision.ranked)
+        remember(self.state, KEY, decision)
         self.given(*decision.events)
         return decision
 

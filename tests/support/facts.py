@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, TargetCluster
-from schemas.events.policy import PolicyChanged
+from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
@@ -278,6 +279,29 @@ def override(*rules: Manifest, kind: str = "OverridePolicy", name: str = "op", *
     content = {"kind": kind, "metadata": {"name": name, **namespaced}, "spec": {"overrideRules": list(rules), **spec}}
     policy = PolicyKey(kind, namespaced.get("namespace", ""), name)
     return PolicyChanged(key=policy, uid="o", manifest=raw(content))
+
+
+def quota(
+    name: str = "all", assigned: Mapping[str, Manifest] | None = None, *, uid: str = "q1", **overall: Any
+) -> PolicyChanged:
+    """A FederatedResourceQuota of the default namespace: limits, and what clusters are assigned."""
+    assignments = [{"clusterName": cluster, "hard": hard} for cluster, hard in (assigned or {}).items()]
+    spec: Manifest = {"overall": overall}
+    if assignments:
+        spec["staticAssignments"] = assignments
+    manifest = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "FederatedResourceQuota",
+        "metadata": {"name": name, "namespace": "default", "uid": uid},
+        "spec": spec,
+    }
+    policy = PolicyKey("FederatedResourceQuota", "default", name)
+    return PolicyChanged(key=policy, uid=uid, manifest=raw(manifest))
+
+
+def quota_gone(name: str = "all", uid: str = "q1") -> PolicyDeleted:
+    """The end of a FederatedResourceQuota."""
+    return PolicyDeleted(key=PolicyKey("FederatedResourceQuota", "default", name), uid=uid)
 
 
 def node(name: str, cpu: str = "4", **spec: Any) -> Manifest:

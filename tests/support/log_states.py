@@ -202,10 +202,13 @@ def _decide(made: Any, name: str, state: Any, event: Any) -> list[Any]:
     return [_first(decide(state, event.key, event.provenance.decided_at, rules))]
 
 
+_COUNTS = ("changes", "generation")
+
+
 def _plain(event: Any) -> Any:
-    """An event without its place on the log."""
+    """An event without its place on the log, and without counts of earlier events that those did not have."""
     fields = msgspec.json.decode(msgspec.json.encode(event)) if event is not None else {}
-    return {name: value for name, value in fields.items() if name not in ("prev", "provenance")}
+    return {name: value for name, value in fields.items() if name not in ("prev", "provenance", *_COUNTS)}
 
 
 def _targets(targets: Any) -> dict[str, int | None]:

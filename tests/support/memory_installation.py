@@ -37,16 +37,17 @@ class MemoryInstallation:
     @asynccontextmanager
     async def running(self, service: Any) -> AsyncIterator[Runner[Any, Any]]:
         """One instance of a service."""
-        options = LoopOptions(heartbeat=0.02, takeover_after=0.2)
+        options = LoopOptions(heartbeat=0.02, takeover_after=30.0)
         runner: Runner[Any, Any] = Runner(
             service, self.logs, self.bus, f"{service.name}-0", options=options, clock=self.clock
         )
         context: Any = SimpleNamespace(
             projection=runner.projection,
+            health=runner.health,
             clock=runner.clock,
             mark=runner.mark,
             connection=None,
-            logs={},
+            logs=self.logs,
             metrics=KitMetrics(service.name),
         )
         await service.start(context)

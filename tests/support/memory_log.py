@@ -236,7 +236,7 @@ class MemoryPump:
         while not self._closed.is_set():
             present = await self._log.identity()
             if present.id != identity.id:
-                raise LogReplaced(f"stream {self._log.name} was made anew")
+                raise LogReplaced(f"stream {self._log.name} was created again")
             found = self._log.since(scanned, self._filters, self._window)
             scanned = self._scanned = found[-1].seq if len(found) == self._window else self._log.last_seq
             if found:

@@ -16,10 +16,13 @@ import sys
 import traceback
 
 import services.cli
+from services._kit.kube.client_core import client_core
 
 # Commands import what they need when they know what to do; here all of it is there before.
-for _module in pkgutil.iter_modules(services.cli.__path__):
-    importlib.import_module(f"services.cli.{_module.name}")
+for _module in pkgutil.walk_packages(services.cli.__path__, "services.cli."):
+    if not _module.name.endswith("__main__"):
+        importlib.import_module(_module.name)
+client_core()
 
 _LONGEST_REQUEST = 1 << 20
 
@@ -67,6 +70,7 @@ def serve(descriptor: int) -> None:
     _warm_up()
     gc.collect()
     gc.freeze()
+    requests.send(b"0")
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, 3)
         if not data:

@@ -9,11 +9,14 @@ from typing import Any
 
 PATIENCE = 90.0
 _LONGEST_PAUSE = 0.3
+_LOOK_PAUSES = 0.005, 0.05
+"""Between two looks that may cost something: the first pause, and the longest."""
 
 
 async def eventually(look: Callable[[], Any], what: str = "the condition") -> Any:
     """The first true value that a function, or a coroutine function, answers."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
+    pause, longest = _LOOK_PAUSES
     while True:
         value = look()
         if inspect.isawaitable(value):
@@ -21,7 +24,8 @@ async def eventually(look: Callable[[], Any], what: str = "the condition") -> An
         if value:
             return value
         assert asyncio.get_running_loop().time() < deadline, f"{what} never came true"
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.2, longest)
 
 
 async def comes_to(what: str, look: Callable[[], Awaitable[object]], wanted: object = True) -> None:

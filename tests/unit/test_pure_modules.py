@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +66,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{item.name}" for item in node.names)
 
 
+@cache
 def pure_files() -> dict[str, ast.Module]:
     """The modules of the contract and all of their own service that they import, at any remove."""
     waiting = [path for module in contract()["source_modules"] for path in files_of(module)]

@@ -22,31 +22,24 @@ RUN_AS_MODULES = (
 """What developers run with `python -m`; the product names those that it runs itself."""
 
 NOT_BUILT: dict[str, tuple[str, ...]] = {
-    # Dependencies of a template follow it (propagateDeps): names of attached bindings, keys of what they depend on.
+    # Keys of objects in several clusters, as messages name them.
     "services._rules.names": (
-        "binding_reference_key",
         "cluster_wide_key",
         "federated_key",
         # Reads a stored Work, which exists as facts and as a view only.
         "cluster_of_execution_namespace",
-        # `karmadactl promote` makes a policy.
-        "policy_name",
         # Services of several clusters.
         "derived_service_name",
         "imported_endpoint_slice_name",
         # Karmada's own estimators beside ours.
         "estimator_service_name",
     ),
-    # A policy takes templates from another one (preemption).
-    "services._rules.policies.matching": ("may_preempt", "requeued_after_priority_drop"),
+    # Who may preempt follows from the policies as they are, whichever of them changed; Karmada asks when one falls.
+    "services._rules.policies.preemption": ("requeued_after_priority_drop",),
     # Claims are removed by the id of a policy that is gone, not by the policy that a template names.
     "services._rules.policies.policy_claims": ("claim_labels_match",),
     # A binding is suspended beside its policy.
     "services._rules.delivery.cluster_rendering": ("merge_suspension",),
-    # Remedy objects act on clusters.
-    "services._rules.failover.remedy_actions": ("actions",),
-    # Bindings are facts, which no quota of a namespace limits yet (FederatedQuotaEnforcement).
-    "services._rules.admission.later.federated_quota": ("check_quotas",),
     # Events tell of the taints of a cluster.
     "services._rules.failover.taint_eviction": ("taints_message",),
 }

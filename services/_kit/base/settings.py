@@ -17,6 +17,8 @@ from services._kit.base.durations import seconds
 from services._rules.feature_gates import FeatureGateError, feature_gates
 
 PREFIX: Final = "FLEETLOG_"
+OF_COMMANDS: Final = frozenset({"FLEETLOG_DIR", "FLEETLOG_NATS_AUTH"})
+"""Variables of commands, which a shell may have exported when a service is started from it."""
 FILE: Final = "FLEETLOG_SETTINGS_FILE"
 
 
@@ -122,7 +124,7 @@ def load(kind: type[T], environment: Mapping[str, str] | None = None) -> T:
         for name, value in _read(Path(path)).items():
             values[name], origin[name] = value, f"{name} in {path}"
     for variable, text in environment.items():
-        if variable.startswith(PREFIX) and variable != FILE:
+        if variable.startswith(PREFIX) and variable != FILE and variable not in OF_COMMANDS:
             name = variable[len(PREFIX) :].lower()
             values[name], origin[name] = text, variable
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
@@ -169,6 +171,35 @@ def _convert(value: Any, kind: Any) -> Any:
 def _hint(name: str, fields: Mapping[str, object]) -> str:
     near = get_close_matches(name, fields, 1)
     return f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
+
+
+_OF_THE_LOG: Final = (
+    "nats_url",
+    "nats_creds",
+    "nats_user",
+    "nats_password",
+    "nats_password_file",
+    "nats_nkey_file",
+    "nats_token_file",
+    "nats_inbox_prefix",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+)
+
+
+def log_environment(settings: Settings) -> dict[str, str]:
+    """The variables that name the log and the identity there, for a process that reads it as well."""
+    return {f"{PREFIX}{name.upper()}": getattr(settings, name) for name in _OF_THE_LOG}
+
+
+def log_settings(environment: Mapping[str, str]) -> Settings:
+    """Settings of which only those variables count, and of the file that is named only those; raises SettingsError."""
+    path = environment.get(FILE, "")
+    written = _read(Path(path)) if path else {}
+    of_file = {f"{PREFIX}{name.upper()}": str(written[name]) for name in _OF_THE_LOG if name in written}
+    known = {f"{PREFIX}{name.upper()}" for name in _OF_THE_LOG}
+    return load(Settings, of_file | {name: value for name, value in environment.items() if name in known})
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:

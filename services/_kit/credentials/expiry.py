@@ -16,8 +16,10 @@ from msgspec import Struct
 from schemas.agent import Expiry
 from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
+from services._kit.kube.route import DIRECT, Route, proxy_problem
 
-KEYS: Final = ("token", "caBundle", "clientCert", "clientKey")
+KEYS: Final = ("token", "caBundle", "clientCert", "clientKey", "tlsServerName")
+"""What a Secret may hold; the last is the name that the member's certificate is for, where it is not its address."""
 
 
 class BadCredentials(ValueError):
@@ -33,6 +35,7 @@ class Credentials(Struct, frozen=True):
     ca_pem: str = ""
     client_pem: tuple[str, str] | None = None
     insecure: bool = False
+    route: Route = DIRECT
 
     def __repr__(self) -> str:
         return f"Credentials({self.place}, {self.server})"
@@ -46,6 +49,7 @@ class Credentials(Struct, frozen=True):
                 ca_pem=self.ca_pem,
                 insecure=self.insecure,
                 client_pem=self.client_pem,
+                route=self.route,
             )
         except (ssl.SSLError, ValueError) as error:
             raise BadCredentials(f"{self.place} cannot be used for TLS: {error}") from error
@@ -87,7 +91,31 @@ def credentials_of(spec: Manifest, secret: Manifest) -> Credentials:
         if not data["caBundle"]:
             raise BadCredentials(f"{place} has no caBundle; set insecureSkipTLSVerification or add it")
         _certificates(place, "caBundle", data["caBundle"])
-    return Credentials(place, server, token, "" if insecure else data["caBundle"], pair, insecure)
+    bundle = "" if insecure else data["caBundle"]
+    return Credentials(place, server, token, bundle, pair, insecure, route_of(spec, place, data["tlsServerName"]))
+
+
+def route_of(spec: Manifest, place: str, name: str) -> Route:
+    """The way to a member: through `proxyURL` of its Cluster with `proxyHeader`, whose values are comma-separated.
+
+    `name` is what its certificate is for, from the Secret at `place`. Raises BadCredentials.
+    """
+    if name and (not name.isascii() or not name.isprintable() or any(letter in name for letter in " /:")):
+        raise BadCredentials(f"{place}: key tlsServerName is no host name")
+    proxy = str(spec.get("proxyURL") or "")
+    if not proxy:
+        return Route(name=name)
+    if problem := proxy_problem(proxy):
+        raise BadCredentials(f"spec.proxyURL of the Cluster {problem}")
+    headers = tuple(
+        (str(key), value.strip())
+        for key, values in sorted((spec.get("proxyHeader") or {}).items())
+        for value in str(values).split(",")
+    )
+    for key, value in headers:
+        if not key or not (key + value).isprintable() or not (key + value).isascii() or ":" in key or " " in key:
+            raise BadCredentials("spec.proxyHeader of the Cluster holds what is no header")
+    return Route(proxy, headers, name)
 
 
 def _text(place: str, key: str, value: Any) -> str:

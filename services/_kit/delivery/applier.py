@@ -14,7 +14,6 @@ from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kind, Kinds
 from services._kit.delivery.lane_metrics import WriteMetrics
 from services._kit.delivery.lane_parts import CREATED, LaneStats, holders, uid_of
-from services._kit.delivery.reports import LEAVING
 from services._kit.kube.api import MANAGER, ApiError, encode, is_absent
 from services._rules.delivery.apply import (
     Create,
@@ -27,6 +26,7 @@ from services._rules.delivery.apply import (
     withdraw_action,
 )
 from services._rules.delivery.drift import removed, repaired
+from services._rules.delivery.observations import LEAVING
 
 _CONFLICT_TRIES: Final = 5
 

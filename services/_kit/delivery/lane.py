@@ -36,6 +36,7 @@ from services._kit.delivery.lane_parts import (
     WorkSource,
     reported_failure,
     says_the_same,
+    since,
     summary,
 )
 from services._kit.delivery.member_connection import MemberConnection
@@ -44,13 +45,13 @@ from services._kit.identity.member_gate import MemberGate
 from services._kit.kube.client import ApiError, BadAnswer, KubeClient, Unreachable, decode
 from services._rules.delivery.apply import Reflection, reflect
 from services._rules.delivery.cluster_works import holds
+from services._rules.delivery.observations import FAILED
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.interpreter import InterpretError
 from services._rules.secrets.secret_objects import is_secret
 
 log = structlog.get_logger("delivery.lane")
 
-FAILED: Final = "AppliedFailed"
 _QUIETLY: Final = 4
 """How often in a row a cluster may report overload, or answer nothing usable, before that is reported as a failure."""
 _GONE: Final = Backoff(2.0, 32.0, EXACT)
@@ -328,6 +329,7 @@ class Lane:
             work_seq=seq,
             digest=digest,
             at=self._source.now(),
+            since=since(before, work.uid, bool(fields.get("applied"))),
             **fields,
         )
         if before is not None and says_the_same(before, event):
@@ -344,6 +346,9 @@ class Lane:
                 self._waiting_for_kind.setdefault((work.api_version, work.kind), set()).add(key)
             elif isinstance(error, ApiError) and error.status == 404 and key.namespace:
                 self._waiting_for_namespace.setdefault(key.namespace, set()).add(key)
+        elif isinstance(work, WorkWithdrawn) and not passing and not isinstance(error, UnknownKind):
+            # The cluster refuses to let go of it: it still holds the copy, and says why.
+            self._report(key, work, seq, applied=True, reason=FAILED, message=summary(reported_failure(work, error)))
         after = error.retry_after if isinstance(error, ApiError) else 0.0
         self._turns.retry(key, at_least=after, at_most=_PASSING_SECONDS if passing else inf)
 

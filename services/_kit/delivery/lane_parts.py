@@ -103,6 +103,13 @@ class Settled(Struct, frozen=True, gc=False):
         return cls(seq, str(metadata.get("uid", "")), generation, digest, interpreted)
 
 
+def since(before: WorkObserved | None, uid: str, applied: bool) -> float:
+    """Since when a cluster holds a manifest or does not, by the report before; 0 where that changes now."""
+    if before is None or before.uid != uid or before.applied != applied:
+        return 0.0
+    return before.since or before.at
+
+
 def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
     """Whether an observation repeats the one before it; positions and times do not count.
 

@@ -25,9 +25,6 @@ from services._rules.delivery.observations import not_looked_at
 
 log = structlog.get_logger("delivery.reports")
 
-LEAVING: Final = "Terminating"
-"""Reason of a report on an object whose deletion the member accepted, and that finalizers still hold there."""
-
 BYTES_PER_SECOND: Final = 2e6
 """Bytes of observations of one cluster that are sent in a second."""
 BURST_BYTES: Final = 16e6

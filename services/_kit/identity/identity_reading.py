@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._rules.absence.endpoint_identity import Reading
+from services._rules.absence.endpoint_identity import Reading, Sighting
 
 NAMESPACE: Final = "kube-system"
 _LIMIT_SECONDS: Final = 10.0
@@ -25,12 +28,17 @@ class _Namespace(Struct, frozen=True):
     metadata: _Meta = _Meta()
 
 
+class _Object(Struct):
+    metadata: _Meta = _Meta()
+
+
 class _Namespaces(Struct):
     metadata: _Meta = _Meta()
     items: list[_Namespace] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Namespaces)
+_object = msgspec.json.Decoder(_Object)
 
 
 async def read_identity(client: KubeClient) -> Reading:
@@ -58,10 +66,32 @@ async def read_identity(client: KubeClient) -> Reading:
     return Reading(uid, revision)
 
 
-async def read_afresh(client: KubeClient) -> Reading:
-    """The same over a new connection: one that was open before may lead to where the address led then."""
+async def read_afresh(client: KubeClient, newest: Collection[Sighting]) -> Reading:
+    """The same over a new connection: one that was open before may lead to where the address led then.
+
+    The objects that were seen last are looked at, too.
+    """
     await client.close()
     try:
-        return await read_identity(client)
+        reading = await read_identity(client)
+        if reading.uid:
+            versions = await asyncio.gather(*(_version(client, seen.path) for seen in newest))
+            older = any(version < seen.version for version, seen in zip(versions, newest, strict=True))
+            reading = msgspec.structs.replace(reading, older=older)
+        return reading
     finally:
         await client.close()
+
+
+async def _version(client: KubeClient, path: str) -> float:
+    """The resourceVersion of an object; endless where it says nothing: the object may be gone, or hidden."""
+    try:
+        answer = _object.decode(await client.request("GET", path, timeout=_LIMIT_SECONDS))
+    except ApiError as error:
+        if error.status in _SAYS_NOTHING:
+            return math.inf
+        raise Unreachable(f"{path}: {error}") from error
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"{path}: the answer is no object: {error}") from error
+    version = answer.metadata.resource_version
+    return int(version) if version.isdecimal() else math.inf

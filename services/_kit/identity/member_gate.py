@@ -62,7 +62,7 @@ class MemberGate:
     async def opened(self) -> None:
         """Lists are always worth their request."""
 
-    def saw(self, version: str) -> None:
+    def saw(self, version: str, last: object = None) -> None:
         """Revisions of members do not matter: what is missing there is delivered again."""
 
     def bad_answer(self) -> None:

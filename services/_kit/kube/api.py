@@ -81,6 +81,7 @@ class ApiResource(Struct, frozen=True, rename="camel"):
     namespaced: bool = False
     verbs: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     group: str = ""
     version: str = ""
 

@@ -1,8 +1,4 @@
-"""A client of one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes.
-
-The only importer of kubernetes_asyncio. Its configuration and authentication are used; its generated models, which
-cost 110 MB and two seconds, are kept out by loading the client core below an empty package shell.
-"""
+"""A client of one Kubernetes endpoint: raw requests with a kubeconfig's identity, answered in bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +6,13 @@ import asyncio
 import io
 import random
 import ssl
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakKeyDictionary
 
 import aiohttp
+from multidict import CIMultiDict
 
 from schemas.manifest import Manifest
 from services._kit.base import answer_limits, fault_points
@@ -48,6 +40,8 @@ from services._kit.kube.api import (
     resource_path,
     watch_event_decoder,
 )
+from services._kit.kube.client_core import endpoint_of
+from services._kit.kube.route import DIRECT, Route, proxied, trust
 
 if TYPE_CHECKING:
     # Commands have no lease, and loading what one needs takes as long as most of them work.
@@ -65,7 +59,6 @@ __all__ = [
     "NotLeading",
     "Unreachable",
     "WatchEvent",
-    "client_core",
     "decode",
     "encode",
     "resource_path",
@@ -73,30 +66,6 @@ __all__ = [
 
 _LARGE = 1 << 20
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
-
-
-def client_core() -> tuple[Any, Any]:
-    """Configuration class and kubeconfig loader, without the generated models; loaded on the first call."""
-    name = "kubernetes_asyncio"
-    if name not in sys.modules:
-        spec = find_spec(name)
-        if spec is None or spec.submodule_search_locations is None:
-            raise ImportError("kubernetes-asyncio is not installed")
-        root = Path(next(iter(spec.submodule_search_locations)))
-        for module_name, folder in (
-            (name, root),
-            (f"{name}.client", root / "client"),
-            (f"{name}.config", root / "config"),
-        ):
-            shell = ModuleType(module_name)
-            shell.__path__ = [str(folder)]
-            sys.modules[module_name] = shell
-        sys.modules[f"{name}.client.models"] = ModuleType(f"{name}.client.models")
-        client = sys.modules[f"{name}.client"]
-        client.models = sys.modules[f"{name}.client.models"]  # type: ignore[attr-defined]  # a module shell
-        client.Configuration = import_module(f"{name}.client.configuration").Configuration  # type: ignore[attr-defined]  # a module shell
-        client.ApiClient = import_module(f"{name}.client.api_client").ApiClient  # type: ignore[attr-defined]  # a module shell
-    return import_module(f"{name}.client.configuration").Configuration, import_module(f"{name}.config.kube_config")
 
 
 class KubeClient:
@@ -114,10 +83,12 @@ class KubeClient:
         connections: int = 64,
         limits: Limits | None = None,
         share: Share | None = None,
+        route: Route = DIRECT,
     ) -> None:
         self.server = server.rstrip("/")
-        self._ssl = ssl_context
-        self._headers = {"User-Agent": kube_api.MANAGER, **headers}
+        self.ssl_context = ssl_context
+        self._route = route
+        self._headers: Mapping[str, str] = {"User-Agent": kube_api.MANAGER, **headers}
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
@@ -133,21 +104,16 @@ class KubeClient:
         cls, kubeconfig: str | Path | Manifest, *, context: str | None = None, connections: int = 64
     ) -> Self:
         """Open the endpoint of a kubeconfig, given as a path or as its decoded content."""
-        configuration_type, loader = client_core()
-        configuration = configuration_type()
-        async with _loading():
-            if isinstance(kubeconfig, dict):
-                await loader.load_kube_config_from_dict(kubeconfig, context=context, client_configuration=configuration)
-            else:
-                path = _existing(kubeconfig)
-                await loader.load_kube_config(config_file=path, context=context, client_configuration=configuration)
-            try:
-                ssl_context = _ssl_of(configuration)
-            finally:
-                # The loader writes inline certificates and keys to files, which the context has read by now.
-                loader._cleanup_temp_files()
+        configuration, ssl_context, route = await endpoint_of(kubeconfig, context)
         limits = answer_limits.of_control_plane()
-        client = cls(configuration.host, ssl_context=ssl_context, headers={}, connections=connections, limits=limits)
+        client = cls(
+            configuration.host,
+            ssl_context=ssl_context,
+            headers={},
+            connections=connections,
+            limits=limits,
+            route=route,
+        )
         client._configuration = configuration
         return client
 
@@ -161,11 +127,12 @@ class KubeClient:
         insecure: bool = False,
         client_pem: tuple[str, str] | None = None,
         connections: int = 64,
+        route: Route = DIRECT,
     ) -> Self:
         """Open an endpoint with what a member's Secret holds: a bearer token or a client certificate, and a CA."""
         context: ssl.SSLContext | None = None
         if server.startswith("https"):
-            context = ssl.create_default_context(cadata=ca_pem or None)
+            context = trust(route, ca_pem=ca_pem or None)
             if insecure:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -179,7 +146,12 @@ class KubeClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # A neighbour, unlike the control plane: what it sends gets its share and no more.
         share = Share(answer_limits.in_force().cpu_share)
-        return cls(server, ssl_context=context, headers=headers, connections=connections, share=share)
+        return cls(server, ssl_context=context, headers=headers, connections=connections, share=share, route=route)
+
+    def act_as(self, user: str, groups: Sequence[str] = (), uid: str = "") -> None:
+        """Send everything in another one's name from now on, if the endpoint allows it; before the first request."""
+        name = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+        self._headers = CIMultiDict([*self._headers.items(), *name, *([("Impersonate-Uid", uid)] if uid else [])])
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -193,14 +165,15 @@ class KubeClient:
         return self._streams
 
     def _make_session(self, connections: int) -> aiohttp.ClientSession:
-        return session(self, self._headers, self._ssl, connections=connections)
+        return session(self, self._headers, self.ssl_context, connections=connections, route=self._route)
 
     def adopt(self, other: KubeClient) -> list[aiohttp.ClientSession]:
         """Use the endpoint, trust and identity of a client that was not used yet from now on.
 
         The sessions until now are for the caller to close, once nothing is under way in them.
         """
-        self.server, self._ssl, self._headers = other.server, other._ssl, other._headers
+        self.server, self.ssl_context, self._headers = other.server, other.ssl_context, other._headers
+        self._route = other._route
         self._configuration = other._configuration
         old = [each for each in (self._session, self._streams) if each is not None]
         self._session = self._streams = None
@@ -214,7 +187,8 @@ class KubeClient:
             if each is not None:
                 await each.close()
 
-    async def _identity(self) -> dict[str, str]:
+    async def identity(self) -> dict[str, str]:
+        """The header with the token of the kubeconfig, which may be a new one with every request."""
         if self._configuration is None:
             return {}
         setting = (await self._configuration.auth_settings()).get("BearerToken")
@@ -240,7 +214,7 @@ class KubeClient:
         NotLeading (an Unreachable) when the guard let nothing through: then it was not sent.
         """
         what = f"{method} {self.server}{path}"
-        headers = {"Accept": accept, **GZIP, **await self._identity()}
+        headers = {"Accept": accept, **GZIP, **await self.identity()}
         data = encode(body) if isinstance(body, dict) else body
         if data is not None:
             headers["Content-Type"] = content_type
@@ -264,6 +238,7 @@ class KubeClient:
                         total=timeout, sock_connect=CONNECT_SECONDS, sock_read=limits.first_byte_seconds
                     ),
                     allow_redirects=False,
+                    **proxied(self._route),
                 ) as response:
                     answer = await whole(response, limits, self._large)
                     if response.status >= 300:
@@ -292,13 +267,14 @@ class KubeClient:
         """PATCH an object (or its subresource)."""
         return self._object("PATCH", path, await self.request("PATCH", path, body=body, content_type=content_type))
 
-    async def delete(self, path: str, *, propagation: str = "", uid: str = "") -> bytes:
-        """DELETE an object, optionally only if it still has this uid."""
+    async def delete(self, path: str, *, propagation: str = "", uid: str = "", resource_version: str = "") -> bytes:
+        """DELETE an object, optionally only if it still has this uid and version."""
         options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if propagation:
             options["propagationPolicy"] = propagation
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         return await self.request("DELETE", path, body=options)
 
     def _object(self, method: str, path: str, answer: bytes) -> Manifest:
@@ -306,7 +282,7 @@ class KubeClient:
             return manifest_of(answer, self.limits.answer_values)
 
     async def watch(
-        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None
+        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None, accept: str = JSON
     ) -> AsyncIterator[list[WatchEvent]]:
         """Stream changes after a resourceVersion, as many at once as have arrived; none, once, when the stream is open.
 
@@ -325,11 +301,11 @@ class KubeClient:
             "resourceVersion": resource_version,
             **(params or {}),
         }
-        headers = {"Accept": JSON, **IDENTITY, **await self._identity()}
+        headers = {"Accept": accept, **IDENTITY, **await self.identity()}
         with failures(what, limits.first_byte_seconds):
             async with asyncio.timeout(limits.first_byte_seconds):
                 response = await self._open_streams().get(
-                    self.server + path, params=query, headers=headers, allow_redirects=False
+                    self.server + path, params=query, headers=headers, allow_redirects=False, **proxied(self._route)
                 )
             async with response:
                 if response.status >= 300:
@@ -363,34 +339,7 @@ async def _admitted(guard: Guard, request: str) -> None:
         raise NotLeading(f"{request} was not sent: {error}") from error
 
 
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-
-def _loading() -> asyncio.Lock:
-    """Kubeconfigs are loaded one at a time: the files of one must not go while another is read."""
-    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-
-
-def _existing(kubeconfig: str | Path) -> str:
-    path = Path(kubeconfig).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"kubeconfig {path} does not exist")
-    return str(path)
-
-
 def _refused(response: aiohttp.ClientResponse, body: bytes) -> ApiError | BadAnswer:
     error = refusal(response.status, response.reason or "", response.headers, body, str(response.url))
     # An API server never redirects: the outcome of the request is unknown.
     return error if response.status >= 400 else BadAnswer(str(error))
-
-
-def _ssl_of(configuration: Any) -> ssl.SSLContext | None:
-    if not configuration.host.startswith("https"):
-        return None
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    return context

@@ -147,8 +147,8 @@ class Gatekeeper(Protocol[T]):
     async def opened(self) -> None:
         """Return once a list is worth its request."""
 
-    def saw(self, version: str) -> None:
-        """Note the resourceVersion of what counts."""
+    def saw(self, version: str, last: T | None = None) -> None:
+        """Note the resourceVersion of what counts, and the object that came last with it."""
 
     def bad_answer(self) -> None:
         """Note that a list or a watch could not be used."""
@@ -198,6 +198,7 @@ class Reflector(Generic[T]):
         kind: str = "",
         on_batch: Callable[[], None] | None = None,
         on_gone: Callable[[], Awaitable[None]] | None = None,
+        on_trouble: Callable[[Exception], float] | None = None,
         gate: Gatekeeper[T] | None = None,
     ) -> None:
         self._client = client
@@ -209,9 +210,14 @@ class Reflector(Generic[T]):
         self._kind = kind
         self._on_batch = on_batch
         self._on_gone = on_gone
+        self._on_trouble = on_trouble
+        """Hears why there is a pause; what it returns is the least that it takes, in seconds."""
+        self._said = ""
         self._gate = gate
         self._failures = 0
         self._version = ""
+        self._last: T | None = None
+        """What the last event of a watch told of, unless that was a deletion or a bookmark."""
         self.trouble: Exception | None = None
         """Why there is no list, or no watch, at the moment."""
         self.skipped = 0
@@ -277,13 +283,18 @@ class Reflector(Generic[T]):
 
     async def _pause(self, why: Exception, at_least: float = 0.0) -> None:
         self._failures += 1
-        self.outage.failed((str(why) or type(why).__name__)[:300])
+        text = str(why) or type(why).__name__
+        self.outage.failed(text[:300])
         # Kept for as long as the trouble lasts: without the frames, and all that they refer to.
         self.trouble = bare(why)
+        if self._on_trouble is not None:
+            at_least = max(at_least, self._on_trouble(why))
         delay = max(_BACKOFF.pause(self._failures), at_least)
-        log.warning(
-            "watch_interrupted", path=self._path, error=str(why) or type(why).__name__, retry_in_seconds=round(delay, 3)
-        )
+        refusal = text if isinstance(why, ApiError) and why.status == 403 else ""
+        if not refusal or refusal != self._said:
+            # What is forbidden stays so until someone permits it: it is said once.
+            log.warning("watch_interrupted", path=self._path, error=text, retry_in_seconds=round(delay, 3))
+        self._said = refusal
         await asyncio.sleep(delay)
 
     async def _list(self) -> str:
@@ -333,7 +344,7 @@ class Reflector(Generic[T]):
             self._failures = 0
             self.trouble = None
             if self._gate is not None:
-                self._gate.saw(self._version)
+                self._gate.saw(self._version, self._last)
             if self._on_batch is not None:
                 self._on_batch()
             if not self._version:
@@ -348,7 +359,7 @@ class Reflector(Generic[T]):
                 log.warning("watch_error", path=self._path, code=head.code)
             self._version = ""
             return
-        found = None
+        found = self._last = None
         if event.type != "BOOKMARK":
             found = self._reading.read(event.object, self._api_version, self._kind)
         if found is None:
@@ -364,3 +375,5 @@ class Reflector(Generic[T]):
             self.skipped += 1
             log.exception("object_skipped", path=self._path, event=event.type, skipped=self.skipped)
         self._version = self._reading.version(found) or self._version
+        if event.type != "DELETED":
+            self._last = found

@@ -28,7 +28,8 @@ Listener = Callable[[], None]
 MOVE_AFTER: Final = 6.0
 """Seconds without an answer after which another server is tried; most elections of a cluster are over by then."""
 LONGEST_STAY: Final = 48.0
-_ANY_REPLICA: Final = "$JS.API.DIRECT."
+API: Final = "$JS.API"
+_ANY_REPLICA: Final = f"{API}.DIRECT."
 _NO_LEADER: Final = b'"err_code":10008'
 _HEAD: Final = 512
 
@@ -41,6 +42,10 @@ class Connection:
         self.nc.on_bug = self._report
         self.generation = 0
         self.closed = asyncio.Event()
+        self.api = API
+        """What the subjects of requests about streams begin with."""
+        self.observes = False
+        """Whether this identity may read and do nothing else: then streams are read without consumers."""
         self._up = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
         self._number = 0
@@ -261,8 +266,18 @@ class Connection:
             except Exception as error:  # noqa: BLE001 - closing goes on whatever the server does
                 self._report(error)
             await self.nc.close()
+            await self._end_reconnecting()
         self._fail("the connection was closed")
         self.closed.set()
+
+    async def _end_reconnecting(self) -> None:
+        """Stop looking for a server; the client swallows a cancellation that meets the end of what it waits for."""
+        reconnecting = self.nc._reconnection_task
+        if reconnecting is None or reconnecting is asyncio.current_task():
+            return
+        while not reconnecting.done():
+            reconnecting.cancel()
+            await asyncio.wait({reconnecting}, timeout=0.1)
 
     def _fruitful(self) -> None:
         self._fruitless_since = 0.0

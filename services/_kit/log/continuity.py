@@ -33,7 +33,7 @@ class Continuity:
         """Ask the leader whether this is the log that was read up to a position; where it ends. Raises LogReplaced."""
         identity = await self._log.identity()
         if self.identity is not None and identity.id != self.identity.id:
-            raise LogReplaced(f"stream {self._log.name} was made anew; this process holds the state of the old one")
+            raise LogReplaced(f"stream {self._log.name} was created again; this process holds the state of the old one")
         if identity.last_seq >= position:
             self._short_since = 0.0
         elif self._log.replicated and not self._short_for_long():

@@ -63,6 +63,24 @@ class Place(Struct, frozen=True):
         return message
 
 
+async def present(log: Log, filters: Sequence[str]) -> list[Message]:
+    """The last message of every subject that matches, in log order, however many there are."""
+    pump = log.pump(filters)
+    deliveries = pump.__aiter__()
+    last: dict[str, Message] = {}
+    try:
+        async for delivery in deliveries:
+            last.update((message.subject, message) for message in delivery.messages)
+            if delivery.caught_up:
+                break
+    finally:
+        await pump.close()
+        close = getattr(deliveries, "aclose", None)
+        if close is not None:
+            await close()
+    return sorted(last.values(), key=lambda message: message.seq)
+
+
 async def until_held(history: Log, position: int, patience: float = 5.0) -> int:
     """Wait until HISTORY holds a position, or no longer than it goes on coming closer; the last it holds."""
     last, quiet = await held(history), 0.0

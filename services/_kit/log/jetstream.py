@@ -33,6 +33,7 @@ from services._kit.log.atomic_batch import (
 from services._kit.log.batch_delay import BatchDelay
 from services._kit.log.connection import Connection
 from services._kit.log.damage import Damage, find_damage
+from services._kit.log.direct_pump import DirectPump
 from services._kit.log.jetstream_api import (
     NO_MESSAGE,
     NO_STREAM,
@@ -43,7 +44,7 @@ from services._kit.log.jetstream_api import (
     subject_counts,
 )
 from services._kit.log.pump import JetStreamPump
-from services._kit.log.stream_port import APART, Appended, Fence, LogIdentity, Message, NewMessage
+from services._kit.log.stream_port import APART, Appended, Fence, LogIdentity, Message, NewMessage, Pump
 
 IDENTITY_KEY = "fleetlog-id"
 MULTI = 500
@@ -170,7 +171,7 @@ class JetStreamLog:
 
     async def last(self, subject: str) -> Message | None:
         """The last message of a subject as the stream's leader has it."""
-        if self.replicated:
+        if self.replicated and not self.connection.observes:
             await self._settled(subject)
         return await self._message({"last_by_subj": subject})
 
@@ -192,7 +193,9 @@ class JetStreamLog:
 
     async def peek(self, subject: str) -> Message | None:
         """The last message of a subject from any replica."""
-        found = await self.connection.request(f"$JS.API.DIRECT.GET.{self._name}.{subject}", timeout=self.timeout)
+        found = await self.connection.request(
+            f"{self.connection.api}.DIRECT.GET.{self._name}.{subject}", timeout=self.timeout
+        )
         if found.headers and found.headers.get("Status") == "404":
             return None
         return _direct(found)
@@ -201,7 +204,8 @@ class JetStreamLog:
         """Last messages of many subjects, in log order."""
         found: list[Message] = []
         for start in range(0, len(subjects), MULTI):
-            found += await self._multi_last(subjects[start : start + MULTI])
+            query = {"multi_last": list(subjects[start : start + MULTI])}
+            found += (await self._direct_many(query, f"{len(subjects)} subjects"))[0]
         found.sort(key=lambda message: message.seq)
         return found
 
@@ -223,8 +227,10 @@ class JetStreamLog:
 
     def pump(
         self, filters: Sequence[str], start: int | None = None, window: int = 4096, patience: BatchDelay | None = None
-    ) -> JetStreamPump:
+    ) -> Pump:
         """A reader of the subjects that match; see `Log.pump`."""
+        if self.connection.observes:
+            return DirectPump(self, filters, start)
         return JetStreamPump(self, filters, start, window, patience)
 
     async def read(self, filters: Sequence[str], start: int = 1, stop: int | None = None) -> AsyncIterator[Message]:
@@ -278,10 +284,16 @@ class JetStreamLog:
         headers = parse_headers(b64decode(stored.hdrs)) if stored.hdrs else {}
         return Message(stored.subject, stored.seq, parse_time(stored.time), headers, b64decode(stored.data))
 
-    async def _multi_last(self, subjects: Sequence[str]) -> list[Message]:
-        """One request, many answers, then a status that ends them."""
+    async def following(self, pattern: str, start: int, most: int) -> tuple[list[Message], bool]:
+        """Up to so many messages that match, from a sequence on, from any replica; and whether more follow them."""
+        query = {"seq": start, "next_by_subj": pattern, "batch": most}
+        found, pending = await self._direct_many(query, f"{pattern} from {start}")
+        return found, pending > 0
+
+    async def _direct_many(self, query: Mapping[str, object], what: str) -> tuple[list[Message], int]:
+        """One request, many answers, then a status that ends them and says how many were left."""
         found: list[Message] = []
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def take(answer: Msg) -> None:
             status = answer.headers.get("Status") if answer.headers else None
@@ -290,7 +302,7 @@ class JetStreamLog:
             if status is None:
                 found.append(_direct(answer))
             elif status in ("204", "404"):
-                done.set_result(None)
+                done.set_result(int((answer.headers or {}).get("Nats-Num-Pending", "0")))
             else:
                 text = answer.headers.get("Description", "") if answer.headers else ""
                 done.set_exception(from_api(int(status), 0, text))
@@ -298,15 +310,15 @@ class JetStreamLog:
         inbox = self.connection.inbox()
         subscription = await self.connection.subscribe(inbox, take)
         try:
-            body = msgspec.json.encode({"multi_last": list(subjects)})
-            await self.connection.publish(f"$JS.API.DIRECT.GET.{self._name}", body, reply=inbox)
+            body = msgspec.json.encode(query)
+            await self.connection.publish(f"{self.connection.api}.DIRECT.GET.{self._name}", body, reply=inbox)
             async with asyncio.timeout(self.timeout):
-                await done
+                pending = await done
         except TimeoutError:
-            raise Ambiguous(f"no answer to a read of {len(subjects)} subjects in {self.timeout:g} s") from None
+            raise Ambiguous(f"no answer to a read of {what} in {self.timeout:g} s") from None
         finally:
             await subscription.unsubscribe()
-        return found
+        return found, pending
 
 
 def _direct(answer: Msg) -> Message:

@@ -75,7 +75,7 @@ async def answer(
 ) -> A:
     """The answer to a request, with the error that it may hold; raises Unavailable and Ambiguous."""
     body = msgspec.json.encode(query) if query else b""
-    message = await connection.request(f"$JS.API.{call}", body, timeout=timeout)
+    message = await connection.request(f"{connection.api}.{call}", body, timeout=timeout)
     return msgspec.json.decode(message.data, type=kind)
 
 
@@ -145,7 +145,7 @@ def ended(headers: Mapping[str, str]) -> Ended:
     """The end of a pull request by its status, which is no heartbeat."""
     status, text = headers.get("Status", ""), headers.get("Description", "").lower()
     if status == "503" or (status == "409" and ("deleted" in text or "leadership" in text or "shutdown" in text)):
-        return Ended(why=text or "nobody answers for it")
+        return Ended(why=text or "no server answers for it")
     left = headers.get("Nats-Pending-Messages")
     return Ended(left=int(left) if left else None)
 

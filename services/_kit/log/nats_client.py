@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import ProtocolError
+from nats.errors import (
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    MaxPayloadError,
+    OutboundBufferLimitError,
+    ProtocolError,
+)
 from nats.protocol.parser import Parser
 
 Handler = Callable[[Msg], None]
@@ -102,6 +108,25 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         except BaseException:
             self._direct.pop(sid, None)
             raise
+
+    async def publish_with_head(self, subject: str, head: bytes, data: bytes) -> None:
+        """Publish a message whose headers are one text in the form of the protocol already.
+
+        It is sent with what is published next: the caller has to publish its last message otherwise. Raises what
+        `publish` raises.
+        """
+        if self.is_closed:
+            raise ConnectionClosedError
+        if self.is_draining_pubs:
+            raise ConnectionDrainingError
+        if not self.is_connected and len(data) + self._pending_data_size > self._max_pending_size:
+            raise OutboundBufferLimitError
+        if len(data) > self._max_payload:
+            raise MaxPayloadError
+        size = len(head)
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(data)
+        await self._send_command(b"HPUB %b  %d %d\r\n%b%b\r\n" % (subject.encode(), size, size + len(data), head, data))
 
     async def close(self) -> None:
         """Close; whatever was not sent by now is dropped."""

@@ -24,6 +24,8 @@ log = structlog.get_logger("member_sample")
 
 SETTLED_SECONDS: Final = 3.0
 """How long after a change of its definitions a member is asked at every look what it serves."""
+_CAUSE_LENGTH: Final = 500
+"""Characters of the reason why a member does not answer."""
 
 
 class _Version(Struct, rename="camel"):
@@ -66,25 +68,27 @@ class DiscoveryCache:
 
 
 async def probe_cluster(
-    client: KubeClient, cluster: str, models: list[Manifest], now: float, served: DiscoveryCache | None = None
+    client: KubeClient, cluster: str, models: list[Manifest] | None, now: float, served: DiscoveryCache | None = None
 ) -> Sample:
     """Probe a member through an open client; a failed request is part of the sample.
 
-    With `served` what it holds counts, until it forgets.
+    With `served` what it holds counts, until it forgets. Without `models` (None: not known yet) there is no summary.
     """
     try:
         healthy = await _health(client)
     except ApiError as error:
         if error.status == 401:
             return Sample(at=now, online=False, error=f"the member refuses the credentials: {error}")
-        return Sample(at=now, online=False)
+        return Sample(at=now, online=False, cause=str(error)[:_CAUSE_LENGTH])
     except Unreachable as error:
         log.info("probe_failed", cluster=cluster, error=str(error))
-        return Sample(at=now, online=False)
+        return Sample(at=now, online=False, cause=str(error)[:_CAUSE_LENGTH])
     try:
         identity = (await read_identity(client)).uid
     except Unreachable:
         identity = ""
+    if models is None:
+        return Sample(at=now, online=True, healthy=healthy, identity=identity)
     try:
         summary = await _collect(client, models, served or DiscoveryCache())
     except (ApiError, Unreachable, QuantityError) as error:

@@ -268,6 +268,7 @@ class DecisionLoop(Generic[S, K]):
                     now,
                     cause.observed,
                     cause.since,
+                    decision.together,
                 )
             )
         else:

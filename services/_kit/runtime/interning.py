@@ -16,7 +16,7 @@ from schemas.codec import Known, decode
 from schemas.keys import ObjectKey
 
 _NAMES: Final = ("uid", "cluster", "api_version", "kind", "digest", "health", "operation")
-_JSON: Final = ("manifest", "spec", "placement", "status")
+_JSON: Final = ("manifest", "spec", "placement", "status", "target")
 _WITHIN: Final = {"items": ("cluster", "health"), "clusters": ("name",)}
 """Parts of events that name clusters, and the names in them."""
 _MOST: Final = 8192

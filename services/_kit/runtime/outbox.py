@@ -39,6 +39,8 @@ class KeyedEvents(Struct, Generic[K]):
     observed: tuple[int, ...] = ()
     since: float = 0.0
     """When the first cause came up, 0 when not known; not part of the events."""
+    together: bool = False
+    """Whether no reader may see some of them and not yet the others."""
 
 
 class Piece(Struct, Generic[K]):
@@ -49,6 +51,7 @@ class Piece(Struct, Generic[K]):
     size: int
     position: int
     first: bool = True
+    together: bool = False
 
 
 def split(
@@ -77,7 +80,7 @@ def split(
         size = len(message.data)
         held = pieces.setdefault(stream, [])
         if not held or len(held[-1].messages) == MAX_BATCH or held[-1].size + size > MAX_BATCH_BYTES:
-            held.append(Piece(group.key, [], 0, group.as_of))
+            held.append(Piece(group.key, [], 0, group.as_of, together=group.together))
         piece = held[-1]
         piece.messages.append(message)
         piece.size += size
@@ -116,6 +119,8 @@ def stand_alone(pieces: Sequence[Piece[K]]) -> bool:
     So it is where a key's messages are of different aggregates (works of several clusters), and where nothing was said
     before that one of them could be mixed up with. What is said on one subject after the other has to keep its order.
     """
+    if any(piece.together and len(piece.messages) > 1 for piece in pieces):
+        return False
     subjects = [message.subject for piece in pieces for message in piece.messages]
     return len(set(subjects)) == len(subjects) and all(piece.first or _one_family(piece) for piece in pieces)
 

@@ -15,13 +15,14 @@ from msgspec import Struct
 
 from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
+from schemas.subjects import UNPARKED
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Delivery, Message
 from services._kit.runtime.interning import decoded
 from services._kit.runtime.service import BaseService, K, S
 
 MAX_CAUSES = 3
-_OF_THE_RUNTIME = ("lease.", "restore.")
+_OF_THE_RUNTIME = ("lease.", "restore.", UNPARKED)
 
 
 class Cause(Struct):

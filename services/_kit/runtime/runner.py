@@ -7,14 +7,19 @@ that the previous leader wrote; what needs a decision is then found by `recover`
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Generic, cast
 
 import structlog
 
-from schemas.subjects import RESTORES
+from schemas.codec import DecodeError, decode
+from schemas.events.parked import KeyDropped, KeyRetried
+from schemas.instance import InstanceReport
+from schemas.subjects import RESTORES, UNPARKED, escape
 from schemas.subjects import lease as lease_subject
 from schemas.topology import FACTS
 from services._kit.base.clock import Clock, SystemClock
@@ -29,7 +34,8 @@ from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Delivery, Log, Message
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.decision_loop import DecideStats, DecisionLoop, LoopOptions
-from services._kit.runtime.projection import PriorityKeys, Projection
+from services._kit.runtime.failure_tracker import GivenUp
+from services._kit.runtime.projection import Cause, PriorityKeys, Projection
 from services._kit.runtime.restore_progress import PREFIX, Restoration
 from services._kit.runtime.service import BaseService, Decider, K, S
 from services._kit.runtime.shared_consumer import SharedReading
@@ -106,6 +112,7 @@ class Runner(Generic[S, K]):
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._marked_event = asyncio.Event()
         self._caught_up_once = False
+        self._given_up: GivenUp[K] = GivenUp()
         self._recording: deque[tuple[Message, str]] = deque(maxlen=1000)
         self._register()
 
@@ -188,6 +195,7 @@ class Runner(Generic[S, K]):
             metrics=self._metrics,
             restoration=self.restoration,
         )
+        deciding.troubles.given_up = self._given_up.reasons
         await service.on_leading()
         projection.mark(service.recover(projection.state))
         await deciding.run()
@@ -233,6 +241,8 @@ class Runner(Generic[S, K]):
                     self.lease.observe(message)
                 elif message.subject.startswith(PREFIX):
                     self._restored(message)
+                elif message.subject.startswith(UNPARKED):
+                    self._unparked(message)
             if held and not self.restoration.holds and self.active:
                 self.restoration.tell()
                 self.service.on_restored()
@@ -245,6 +255,40 @@ class Runner(Generic[S, K]):
             raise LogReplaced(f"a restore began at position {message.seq}: {self.restoration.state.words}")
         if self.deciding is not None:
             self.deciding.wake()
+
+    def _unparked(self, message: Message) -> None:
+        """Do what an operator wants done about a parked key; what a newer version wants is not known here."""
+        try:
+            event = decode(message.subject, message.data)
+        except DecodeError as error:
+            self._unreadable(message, error)
+            return
+        if isinstance(event, KeyRetried | KeyDropped):
+            troubles = self.deciding.troubles if self.deciding is not None else None
+            self.projection.mark(self._given_up.take(event, troubles), Cause((message.seq,)))
+
+    def report(self) -> InstanceReport:
+        """How this instance is, as it answers those who ask."""
+        document = self.health.document()
+        lag = {stream: self._follower.behind(stream) for stream in self._filters}
+        troubles = self.deciding.troubles if self.deciding is not None else None
+        return InstanceReport(
+            service=self.service.name,
+            instance=self.lease.instance,
+            version=version("fleetlog"),
+            host=socket.gethostname(),
+            at=self.clock.now(),
+            leader=self.lease.is_leader,
+            leads=self.service.leads,
+            reasons=document.pop("reasons"),
+            lag={stream: behind for stream, behind in lag.items() if behind},
+            dirty=len(self.projection.dirty),
+            blocked=len(self.projection.blocked),
+            parked=len(troubles.parked) if troubles is not None else 0,
+            dropped=len(troubles.dropped) if troubles is not None else 0,
+            keys=troubles.named() if troubles is not None else (),
+            facts=document,
+        )
 
     def _tell(self) -> None:
         # Only those whose condition holds are woken: something is folded all the time.
@@ -342,4 +386,7 @@ class Runner(Generic[S, K]):
 
 def filters_of(service: BaseService[Any, Any]) -> dict[str, list[str]]:
     """What a service reads of each stream, its lease included."""
-    return by_stream([*service.filters, *([lease_subject(service.name), RESTORES] if service.leads else [])])
+    if not service.leads:
+        return by_stream(service.filters)
+    name = service.name
+    return by_stream([*service.filters, lease_subject(name), RESTORES, f"{UNPARKED}{escape(name)}.*"])

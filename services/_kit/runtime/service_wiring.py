@@ -1,6 +1,6 @@
 """Wires one service to the log and runs it: the only place that knows concrete classes.
 
-`run` is what `python -m services.<name>` calls; `serve` does the same inside a process that runs several (`together`).
+`log_reader` makes what `python -m services.<name>` calls; `serve` does the same in a process that runs several.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from schemas.hints import Purged
-from schemas.subjects import PURGED
+from schemas.subjects import INSTANCES, PURGED
 from schemas.topology import STREAMS
 from services._kit.base import fault_points, logs
 from services._kit.base.answer_limits import enforce
@@ -59,7 +59,16 @@ GC_THRESHOLDS: Final = (25_000, 20, 20)
 EXPECTED: Final = (LogReplaced, SettingsError, LogError, OSError)
 """What may end a service without being a bug."""
 
+
+class Named(Protocol):
+    """What a program asks of its service."""
+
+    name: str
+
+
 T = TypeVar("T", bound=Settings)
+S = TypeVar("S", bound=Named)
+Serving = Callable[[S, Settings, asyncio.Event, Any], Awaitable[None]]
 Ready = Callable[[Runner[Any, Any]], None]
 
 
@@ -177,6 +186,7 @@ async def _live(
             appender=runner.appender,
         )
         await _hear_purges(connection, runner)
+        await _answer_for_itself(connection, runner)
         await service.start(context)
         try:
             await _run_until(runner, stop, connection, ready)
@@ -202,6 +212,16 @@ async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None
     await connection.subscribe(PURGED, hear)
 
 
+async def _answer_for_itself(connection: Connection, runner: Runner[Any, Any]) -> None:
+    """Let the commands that look at an installation ask this instance how it is."""
+
+    async def answer(message: Msg) -> None:
+        if message.reply:
+            await connection.publish(message.reply, msgspec.json.encode(runner.report()))
+
+    await connection.subscribe(INSTANCES, answer)
+
+
 async def _run_until(
     runner: Runner[Any, Any], stop: asyncio.Event, connection: Connection, ready: Ready | None
 ) -> None:
@@ -221,40 +241,61 @@ async def _run_until(
         raise LogError("the server of the log closed the connection for good; are the credentials still valid?")
 
 
-def run(factory: Callable[[T], AnyService], settings_type: type[T], arguments: Sequence[str] = ()) -> int:
-    """Load settings, run the service until SIGTERM or SIGINT, and return the exit code of the process.
+class Program(Generic[T, S]):
+    """The program of one service: `main` of its `__main__`. `serving` runs it until an event is set."""
 
-    `arguments` are flags, which go before variables.
-    """
-    try:
-        settings = load(settings_type, with_flags(settings_type, arguments, package_of(settings_type)))
-        service = factory(settings)
-        logger = logs.configure(service.name, settings.instance or default_instance(service.name), settings.log_level)
-    except (SettingsError, ValueError) as error:
-        print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
-        return BAD_SETTINGS
-    try:
-        run_loop(_until_signal(service, settings, logger))
-    except EXPECTED as error:
-        return ended_by(error, logger)
-    logger.info("stopped")
-    return OK
-
-
-class Program(Generic[T]):
-    """The program of one service: `main` of its `__main__`."""
-
-    def __init__(self, factory: Callable[[T], AnyService], settings_type: type[T]) -> None:
+    def __init__(self, factory: Callable[[T], S], settings_type: type[T], serving: Serving[S]) -> None:
         self._factory = factory
         self._settings_type = settings_type
+        self._serving = serving
 
     def __call__(self, arguments: Sequence[str] = ()) -> int:
-        """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
-        return run(self._factory, self._settings_type, arguments)
+        """Run until SIGTERM or SIGINT; the exit code of the process.
+
+        `arguments` are flags (`--help` lists them), which go before variables.
+        """
+        try:
+            kind = self._settings_type
+            settings = load(kind, with_flags(kind, arguments, package_of(kind)))
+            service = self._factory(settings)
+            instance = settings.instance or default_instance(service.name)
+            logger = logs.configure(service.name, instance, settings.log_level)
+        except (SettingsError, ValueError) as error:
+            print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
+            return BAD_SETTINGS
+        try:
+            run_loop(self._until_signal(service, settings, logger))
+        except EXPECTED as error:
+            return ended_by(error, logger)
+        logger.info("stopped")
+        return OK
+
+    async def _until_signal(self, service: S, settings: Settings, logger: Any) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        logs.tell_strays(loop, logger)
+        await self._serving(service, settings, stop, logger)
 
     def exit(self) -> NoReturn:
         """Run with the flags of the command line, and end the process."""
         sys.exit(self(sys.argv[1:]))
+
+
+def log_reader(factory: Callable[[T], AnyService], settings_type: type[T]) -> Program[T, AnyService]:
+    """The program of a service that reads the log."""
+    return Program(factory, settings_type, _serve_logged)
+
+
+async def _serve_logged(service: AnyService, settings: Settings, stop: asyncio.Event, logger: Any) -> None:
+    def ready(runner: Runner[Any, Any]) -> None:
+        # Objects alive after the start live as long as the process: exclude them from garbage collection.
+        gc.collect()
+        gc.freeze()
+        logger.info("ready", position=dict(runner.projection.position))
+
+    await serve(service, settings, stop, ready)
 
 
 def ended_by(error: BaseException, logger: Any) -> int:
@@ -311,20 +352,3 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 def _leave(code: int) -> None:
     logs.get().warning("tasks_do_not_end", seconds=CLOSING_SECONDS)
     os._exit(code)
-
-
-async def _until_signal(service: AnyService, settings: Settings, logger: Any) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-
-    logs.tell_strays(loop, logger)
-
-    def ready(runner: Runner[Any, Any]) -> None:
-        # Objects alive after the start live as long as the process: exclude them from garbage collection.
-        gc.collect()
-        gc.freeze()
-        logger.info("ready", position=dict(runner.projection.position))
-
-    await serve(service, settings, stop, ready)

@@ -12,12 +12,25 @@ class Reading(Struct, frozen=True):
 
     `uid` is that of the namespace kube-system, empty when it could not be read: `problem` is the reason. `revision` is
     the resourceVersion of the store at that time, 0 when it is no number. `forbidden`: we have no right to know.
+    `older`: an object has an older resourceVersion than it was seen with, however far the store has come since.
     """
 
     uid: str
     revision: int = 0
     problem: str = ""
     forbidden: bool = False
+    older: bool = False
+
+
+class Sighting(Struct, frozen=True):
+    """The newest object of one collection of an endpoint that was seen: its path and its resourceVersion.
+
+    Versions of an object never fall, so an older one than this shows a store that was restored, also when others have
+    written more since than was lost.
+    """
+
+    path: str
+    version: int
 
 
 class Judgement(Enum):
@@ -50,6 +63,6 @@ def judge(uid: str, revision: int, reading: Reading) -> Judgement:
         return Judgement.FIRST
     if reading.uid != uid:
         return Judgement.OTHER
-    if revision and reading.revision and reading.revision < revision:
+    if reading.older or (revision and reading.revision and reading.revision < revision):
         return Judgement.WENT_BACK
     return Judgement.SAME

@@ -22,6 +22,7 @@ from services._rules.admission.later import multi_cluster_ingress as ingress
 from services._rules.admission.later import multi_cluster_service as services
 from services._rules.admission.later import resource_registry as search
 from services._rules.admission.policy import override, propagation
+from services._rules.admission.webhook_table import OWN_SERVERS
 from services._rules.constants import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     MULTI_CLUSTER_SERVICE_ID_LABEL,
@@ -39,6 +40,7 @@ __all__ = [
     "Operation",
     "check_deletion",
     "default",
+    "typed",
     "validate",
 ]
 
@@ -89,7 +91,15 @@ def validate(kind: str, obj: Manifest, old: Manifest | None, context: Context) -
         return Denied("validating", 400, str(problem))
     except Refusal as problem:
         return Denied("validating", problem.code, problem.message)
-    return denied(causes) if causes else Admitted(obj)
+    return denied(causes, 422 if kind in OWN_SERVERS else 403) if causes else Admitted(obj)
+
+
+def typed(kind: str, obj: Manifest) -> Admitted | Denied:
+    """The object with the types of its fields checked, as every rule relies on them; empty values in place of nulls."""
+    try:
+        return Admitted(shapes.checked(kind, obj))
+    except shapes.ShapeError as problem:
+        return Denied("decode", 400, str(problem))
 
 
 def check_deletion(old: Manifest) -> Admitted | Denied:

@@ -111,7 +111,9 @@ _SPEC: Final = (
     text("proxyURL", _proxy),
     *(text(name, names.label_value) for name in ("provider", "region", "zone")),
     each("zones", formed(names.label_value)),
-    refused("zone", "cannot be set together with zones", lambda spec: spec.get("zone") and spec.get("zones")),
+    refused(
+        "zone", "cannot be set together with zones: remove it", lambda spec: spec.get("zone") and spec.get("zones")
+    ),
     each(
         "taints",
         text("key", names.qualified, blank=True),
@@ -167,7 +169,7 @@ def _models_problem(models: Sequence[Part]) -> str:
     for position, model in enumerate(models):
         ranges = model.get("ranges") or []
         if position and model.get("grade", 0) == models[position - 1].get("grade", 0):
-            return f"grade {model.get('grade', 0)} appears twice"
+            return f"grade {model.get('grade', 0)} appears twice: number each once"
         found = [item.get("name") or "" for item in ranges]
         if position and found != names:
             return "every grade must have the same resources in the same order"

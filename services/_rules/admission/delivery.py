@@ -48,7 +48,9 @@ def validate_binding(obj: Manifest, context: Context) -> list[FieldError]:
         try:
             _REFERENCES.decode(annotations[DEPENDENCIES_ANNOTATION] or "")
         except msgspec.DecodeError as error:
-            raise Refusal(f"annotation {DEPENDENCIES_ANNOTATION} is no JSON list of references: {error}") from None
+            raise Refusal(
+                f"annotation {DEPENDENCIES_ANNOTATION} is no JSON list of references: {error}; correct or remove it"
+            ) from None
     if not context.multiple_pod_templates:
         return []
     found: list[FieldError] = []
@@ -87,7 +89,7 @@ def check_deletion(old: Mapping[str, Any]) -> None:
 def _manifest(value: Any, field: str) -> Manifest:
     """The pruned manifest; one that an API server could not read back is refused."""
     if not is_readable(value):
-        raise Refusal(f"{field}: the manifest has no kind, or an apiVersion that is none", code=500)
+        raise Refusal(f"{field}: the manifest has no kind, or an apiVersion that is none: write both", code=500)
     if value["kind"] == "Job":
         try:
             check_object("Job", value)

@@ -47,7 +47,10 @@ def check_customization(obj: Manifest, existing: Sequence[Part]) -> None:
         theirs = other_spec.get("customizations") or {}
         for member, operation in _OPERATIONS.items():
             if member != _SHARED and own.get(member) is not None and theirs.get(member) is not None:
-                raise Refusal(f"ResourceInterpreterCustomization {other_name} already customizes {operation}")
+                raise Refusal(
+                    f"spec.customizations.{member}: ResourceInterpreterCustomization {other_name} already customizes "
+                    f"{operation} of {' '.join(target)}: remove it from one of them"
+                )
     for member, operation in _OPERATIONS.items():
         script = (own.get(member) or {}).get("luaScript") or ""
         problem = lua_syntax.problem(script)

@@ -17,6 +17,9 @@ class Access(Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     secret: tuple[str, str] = ("", "")
     insecure: bool = False
+    proxy: str = ""
+    """URL of the proxy that connections go through; empty without one."""
+    proxy_headers: tuple[tuple[str, str], ...] = ()
     identity: str = ""
     """Uid of the member's namespace kube-system, empty while it is not known."""
     stranger: str = ""
@@ -25,11 +28,14 @@ class Access(Struct, frozen=True, kw_only=True):
     def spec(self) -> Manifest:
         """The part of a Cluster spec that opening a connection reads."""
         namespace, name = self.secret
-        return {
+        spec: Manifest = {
             "apiEndpoint": self.endpoint,
             "secretRef": {"namespace": namespace, "name": name},
             "insecureSkipTLSVerification": self.insecure,
         }
+        if self.proxy:
+            spec |= {"proxyURL": self.proxy, "proxyHeader": dict(self.proxy_headers)}
+        return spec
 
 
 class _Ref(Struct):
@@ -43,6 +49,8 @@ class _Spec(Struct, rename="camel"):
     api_endpoint: str = ""
     secret_ref: _Ref | None = None
     insecure_skip_tls_verification: bool = msgspec.field(name="insecureSkipTLSVerification", default=False)
+    proxy_url: str = msgspec.field(name="proxyURL", default="")
+    proxy_header: dict[str, str] | None = None
 
 
 class _Cluster(Struct):
@@ -62,6 +70,8 @@ def access_of(event: ClusterChanged) -> Access:
         endpoint=spec.api_endpoint,
         secret=(ref.namespace, ref.name),
         insecure=spec.insecure_skip_tls_verification,
+        proxy=spec.proxy_url,
+        proxy_headers=tuple(sorted((spec.proxy_header or {}).items())),
         identity=event.identity or spec.id,
         stranger=event.stranger,
     )

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec import Struct, UnsetType
 
 from schemas.events.observed import WorkObserved
+
+FAILED: Final = "AppliedFailed"
+"""Reason of a report on a copy that could not be brought to its work, or not be deleted."""
+LEAVING: Final = "Terminating"
+"""Reason of a report on an object whose deletion the member accepted, and that finalizers still hold there."""
 
 
 class _Generations(Struct, rename="camel"):

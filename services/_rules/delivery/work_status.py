@@ -1,4 +1,7 @@
-"""The FullyApplied condition of a binding, and the messages of its aggregated status (docs/sources.md#status)."""
+"""Words of conditions: FullyApplied of a binding, Dispatching of a work; and of the aggregated status.
+
+Source: docs/sources.md#status.
+"""
 
 from collections.abc import Collection
 from typing import Final
@@ -8,18 +11,24 @@ from msgspec import Struct
 from schemas.events.rollup import ClusterStatusItem
 
 
-class Applied(Struct, frozen=True):
-    """The FullyApplied condition without its time."""
+class Words(Struct, frozen=True):
+    """A condition without its type and time."""
 
     status: str
     reason: str
     message: str
 
 
-FULLY_APPLIED: Final = Applied("True", "FullyAppliedSuccess", "All works have been successfully applied")
-NOT_FULLY_APPLIED: Final = Applied(
+FULLY_APPLIED: Final = Words("True", "FullyAppliedSuccess", "All works have been successfully applied")
+NOT_FULLY_APPLIED: Final = Words(
     "False", "FullyAppliedFailed", "Failed to apply all works, see status.aggregatedStatus for details"
 )
+
+NOWHERE: Final = "no cluster is chosen for it"
+"""Why an object that is placed nowhere is not fully applied."""
+
+DISPATCHING: Final = Words("True", "Dispatching", "Work is being dispatched to member clusters.")
+SUSPENDED: Final = Words("False", "SuspendDispatching", "Work dispatching is in a suspended state.")
 
 FAILED_SUMMARY: Final = "Failed to apply all manifests (0/1): "
 """How the message of a work whose only manifest could not be applied begins."""

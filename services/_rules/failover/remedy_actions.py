@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+OPERATORS: Final = ("Equal", "NotEqual")
+"""What a condition may be compared with; any other never matches."""
 
 
 def actions(cluster: Mapping[str, Any], remedies: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from schemas.codec import Known
+from schemas.events.autoscaling import AutoscalerReleased, ReplicasRecommended, ScheduleAdvanced, ScheduleReleased
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
@@ -17,17 +18,23 @@ from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
-from schemas.events.parked import KeyParked
+from schemas.events.parked import KeyDropped, KeyParked, KeyRetried
 from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
 from schemas.events.policy import PolicyChanged, PolicyDeleted
+from schemas.events.request import MemberRequested
 from schemas.events.restore import RestoreCompared, RestoreEvent, RestoreReleased, RestoreStarted
 from schemas.events.rollup import StatusRolledUp
 from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
+from schemas.keys import ObjectKey
 from services._rules.delivery.drift import drift_words
+from services._rules.history.autoscaling_words import autoscaling_words
+from services._rules.history.changed_fields import changed_fields
+from services._rules.history.cluster_words import cluster_words
 
 LONGEST: Final = 160
 """Characters of a message that are shown."""
+_LISTED: Final = 5
 
 
 def summarize(event: Known, before: Known | None = None) -> str:
@@ -60,8 +67,10 @@ def summarize(event: Known, before: Known | None = None) -> str:
             return " ".join(
                 f"{item.cluster}={'unknown' if item.replicas < 0 else item.replicas}" for item in event.estimates
             )
+        case ReplicasRecommended() | AutoscalerReleased() | ScheduleAdvanced() | ScheduleReleased():
+            return autoscaling_words(event)
         case _:
-            return _other(event)
+            return _other(event, before)
 
 
 def _other(
@@ -71,11 +80,15 @@ def _other(
     | ClusterRemoved
     | LeaseTaken
     | KeyParked
+    | KeyRetried
+    | KeyDropped
     | ControlPlaneIdentified
     | AbsenceHeld
     | AbsenceReleased
     | AbsenceConfirmed
-    | RestoreEvent,
+    | RestoreEvent
+    | MemberRequested,
+    before: Known | None,
 ) -> str:
     match event:
         case ControlPlaneIdentified():
@@ -87,16 +100,25 @@ def _other(
         case AbsenceConfirmed():
             return _joined(f"{event.by} confirmed #{event.held_at} in {event.scope}", event.note)
         case PolicyChanged():
-            return _joined(f"{event.key} generation {event.generation}", "being deleted" if event.deleting else "")
+            deleting = "being deleted" if event.deleting else ""
+            news = ""
+            if isinstance(before, PolicyChanged) and before.uid == event.uid:
+                # Overrides hold values of environment variables.
+                texts = "Override" not in event.key.kind
+                news = changed_fields(bytes(before.manifest), bytes(event.manifest), texts=texts)
+            return _joined(f"{event.key} generation {event.generation}", news, deleting, _short(event.outcome))
         case PolicyDeleted():
             return _joined(f"{event.key} is gone", event.reason)
         case ClusterChanged():
-            stranger = f"{event.stranger} answers in its place" if event.stranger else ""
-            return _joined(event.name, _ready(event), stranger, "being removed" if event.deleting else "")
+            return cluster_words(event, before if isinstance(before, ClusterChanged) else None)
         case ClusterRemoved():
             return _joined(f"{event.name} is no member any more", event.reason)
         case LeaseTaken():
             return _joined(f"{event.instance} leads {event.service}", event.reason)
+        case KeyRetried():
+            return _joined(f"{event.by} wants {event.service} to try {event.key} again", event.note)
+        case KeyDropped():
+            return _joined(f"{event.by} gives {event.key} up in {event.service}", event.note, _short(event.reason))
         case RestoreStarted():
             return _joined(event.reason, "nothing is delivered until it is compared")
         case RestoreCompared():
@@ -104,6 +126,10 @@ def _other(
         case RestoreReleased():
             without = f"not compared by {', '.join(event.missing)}" if event.missing else ""
             return _joined(f"{event.by or 'a person'} ended the restore at #{event.restore}", without)
+        case MemberRequested():
+            asked = f"{event.user}: {event.method} {event.path} in {event.cluster}"
+            missed = f"{event.missed} before it are not on record" if event.missed else ""
+            return _joined(asked, str(event.status) if event.status else "no answer", _short(event.problem), missed)
         case KeyParked():
             return _joined(f"{event.service} set {event.key} aside", _short(event.reason))
         case _:
@@ -126,7 +152,10 @@ def _template(event: TemplateChanged | TemplateDeleted, before: Known | None) ->
         news.append("annotations")
     if not news and before.digest != event.digest:
         news.append("content")
-    return f"changed: {', '.join(news)}" if news else "unchanged"
+    fields = ""
+    if isinstance(event.manifest, Raw) and isinstance(before.manifest, Raw):
+        fields = changed_fields(bytes(before.manifest), bytes(event.manifest))
+    return f"changed: {', '.join(news)}{f': {fields}' if fields else ''}" if news else "unchanged"
 
 
 class _Spec(Struct, rename="camel"):
@@ -143,21 +172,57 @@ def _binding(event: BindingRequested | BindingReleased, before: Known | None) ->
     if isinstance(event, BindingReleased):
         return event.reason or "nothing asks for it any more"
     asked = "a copy in every cluster" if event.everywhere else f"{event.replicas} replicas" if event.workload else ""
+    if event.attached:
+        asked = "follows what requires it"
     policy = f"policy {event.policy.key}" if event.policy is not None else ""
+    if event.reason and policy:
+        policy = f"{policy} ({event.reason})"
     if not isinstance(before, BindingRequested) or before.uid != event.uid:
-        return _joined(asked or "asked for", policy)
-    news = []
+        return _joined(asked or "asked for", policy, *_required((), event.requires), *_disagreed((), event))
+    news = [*_required(before.requires, event.requires), *_disagreed(before.contradictions, event)]
+    if event.attached != before.attached:
+        news.append("follows what requires it" if event.attached else "no longer only a dependency")
+    elif event.attached and _wishes(before.spec) and not _wishes(event.spec):
+        news.append("nothing requires it any more")
     if before.replicas != event.replicas:
         news.append(f"replicas {before.replicas} -> {event.replicas}")
     if before.policy != event.policy:
-        news.append(policy or "no policy any more")
+        news.append(event.reason or policy or "no policy any more")
+    elif event.reason:
+        news.append(event.reason)
+    if event.reschedule is not None and event.reschedule != before.reschedule:
+        news.append(f"fresh schedule asked for by WorkloadRebalancer {', '.join(event.reschedule.by)}")
     if before.spec != event.spec:
         old, new = _spec(before.spec), _spec(event.spec)
         if bytes(old.placement) != bytes(new.placement):
             news.append("placement")
         if bytes(old.suspension) != bytes(new.suspension):
             news.append("suspension")
+        if event.attached and not news:
+            news.append("conflict resolution or preservation that owners ask for")
     return f"changed: {', '.join(news) or 'spec'}; generation {event.generation}"
+
+
+def _required(before: Sequence[ObjectKey], now: Sequence[ObjectKey]) -> list[str]:
+    came, gone = [key for key in now if key not in before], [key for key in before if key not in now]
+    words = (("requires", came), ("no longer requires", gone))
+    return [f"{word} {_several(str(key) for key in keys)}" for word, keys in words if keys]
+
+
+def _disagreed(before: Sequence[str], event: BindingRequested) -> list[str]:
+    if event.contradictions == before:
+        return []
+    return [f"owners disagree on {', '.join(event.contradictions)}" if event.contradictions else "owners agree"]
+
+
+def _wishes(spec: msgspec.Raw) -> bool:
+    return b'"preserveResourcesOnDeletion"' in bytes(spec)
+
+
+def _several(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return f"{', '.join(listed[:_LISTED])}{more}"
 
 
 def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, before: Known | None) -> str:
@@ -175,7 +240,7 @@ def _placement(event: PlacementDecided | PlacementFailed | PlacementReleased, be
         where or "no cluster",
         f"leaves {', '.join(lost)}" if lost else "",
         f"affinity {event.affinity_name}" if event.affinity_name else "",
-        event.trigger,
+        event.trigger if event.prev or not event.trigger else "for the first time",
         capacity_summary(event),
     )
 
@@ -225,34 +290,6 @@ def _rollup(event: StatusRolledUp) -> str:
     failing = [f"{item.cluster}: {_short(item.message)}" for item in event.items if item.message]
     counted = f"{applied}/{len(event.items)} applied, {healthy} healthy"
     return _joined(counted, "complete" if event.fully_applied else "", "; ".join(failing))
-
-
-class _Condition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-
-
-class _Status(Struct, frozen=True):
-    conditions: tuple[_Condition, ...] = ()
-
-
-class _Cluster(Struct, frozen=True):
-    status: _Status = _Status()
-
-
-_cluster: Final = msgspec.json.Decoder(_Cluster).decode
-
-
-def _ready(event: ClusterChanged) -> str:
-    try:
-        conditions = _cluster(event.manifest).status.conditions
-    except msgspec.MsgspecError:
-        return ""
-    found = next((item for item in conditions if item.type == "Ready"), None)
-    if found is None:
-        return "not probed yet"
-    return "Ready" if found.status == "True" else f"not ready ({found.reason})"
 
 
 def _joined(*parts: str) -> str:

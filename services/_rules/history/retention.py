@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from schemas.codec import Known
+from schemas.events.autoscaling import AutoscalerReleased, ScheduleReleased
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.descheduling import ReplicasDescheduled
@@ -42,6 +43,8 @@ _CLOSED: Final = (
     WorkWithdrawn,
     PolicyDeleted,
     ClusterRemoved,
+    AutoscalerReleased,
+    ScheduleReleased,
 )
 
 

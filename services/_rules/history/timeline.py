@@ -13,21 +13,34 @@ from msgspec import Struct
 from schemas.codec import DecodeError, Known, decode
 from schemas.envelope import Provenance
 from schemas.events.observed import WorkObserved
-from schemas.keys import ObjectKey
-from schemas.subjects import SubjectError, cluster_of, facet, key_tokens, split
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import SubjectError, autoscaling, cluster, cluster_of, facet, key_tokens, policy, split
 from schemas.topology import FACTS, OBSERVED
+from services._rules.constants import AUTOSCALERS, AUTOSCALING_GROUP
 from services._rules.history.event_words import summarize
 
 UNREADABLE: Final = "Unreadable"
 
 # First steps of a timeline: facts that follow from something outside of the log.
 _ORIGINS: Final = {
+    "autoscaling": "because of what a round read, or because a rule was due",
     "template": "because the object changed in the control plane",
     "binding": "because the object or its policy changed in the control plane",
     "policy": "because the policy changed in the control plane",
     "cluster": "because the Cluster object changed or a probe saw something new",
     "observed": "because the object changed in the member",
 }
+
+
+_POLICIES: Final = {
+    ("policy.karmada.io", "propagationpolicies"): "PropagationPolicy",
+    ("policy.karmada.io", "clusterpropagationpolicies"): "ClusterPropagationPolicy",
+    ("policy.karmada.io", "overridepolicies"): "OverridePolicy",
+    ("policy.karmada.io", "clusteroverridepolicies"): "ClusterOverridePolicy",
+    ("policy.karmada.io", "federatedresourcequotas"): "FederatedResourceQuota",
+    ("apps.karmada.io", "workloadrebalancers"): "WorkloadRebalancer",
+}
+"""Kinds that have facts of their own, by group and resource."""
 
 
 class Fact(Struct, frozen=True, gc=False):
@@ -75,9 +88,19 @@ def subjects_of(key: ObjectKey) -> dict[str, tuple[str, ...]]:
     sharded = ("template", "binding", "estimate", "placement", "eviction", "descheduling", "rollup")
     tokens = key_tokens(key)
     return {
-        FACTS.name: (*(facet(aggregate, key) for aggregate in sharded), f"work.*.{tokens}"),
+        FACTS.name: (*_of_its_kind(key), *(facet(aggregate, key) for aggregate in sharded), f"work.*.{tokens}"),
         OBSERVED.name: (f"observed.*.{tokens}",),
     }
+
+
+def _of_its_kind(key: ObjectKey) -> tuple[str, ...]:
+    """The subject of a policy, an autoscaler or a Cluster itself; none for other kinds."""
+    if (key.group, key.resource) == ("cluster.karmada.io", "clusters"):
+        return (cluster(key.name),)
+    if key.group == AUTOSCALING_GROUP and (scaler := AUTOSCALERS.get(key.resource)) is not None:
+        return (autoscaling(PolicyKey(scaler, key.namespace, key.name)),)
+    kind = _POLICIES.get((key.group, key.resource))
+    return (policy(PolicyKey(kind, key.namespace, key.name)),) if kind is not None else ()
 
 
 class _Read(Struct, frozen=True):

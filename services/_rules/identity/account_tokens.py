@@ -17,7 +17,15 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from schemas.subjects import escape
-from services._rules.identity.accounts import HUB, Export, agent_account, agent_exports
+from services._rules.identity.accounts import (
+    HUB,
+    OBSERVER,
+    Export,
+    agent_account,
+    agent_exports,
+    observer_exports,
+    observer_subject,
+)
 
 Claims = dict[str, Any]
 
@@ -27,6 +35,7 @@ DELETE_SUBJECT: Final = "$SYS.REQ.CLAIMS.DELETE"
 EVERY_USER: Final = "*"
 AGENT_CONNECTIONS: Final = 16
 """Connections that one agent's account may hold; an agent and its replacement need two."""
+OBSERVER_CONNECTIONS: Final = 64
 _VERSION: Final = 2
 _NO_LIMIT: Final = -1
 _HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
@@ -46,7 +55,7 @@ class Signer(Protocol):
 class Activation(Struct, frozen=True):
     """What an account may import, and the hub's signature under it."""
 
-    subject: str
+    export: Export
     token: str
 
 
@@ -56,9 +65,10 @@ def public(key: Signer) -> str:
 
 
 def hub_exports() -> tuple[Export, ...]:
-    """What the hub exports for all agents together: the subjects of one, with a wildcard where its name stands."""
+    """What the hub exports: the subjects of one agent, a wildcard where its name stands, and those of observers."""
     mark = "name-of-a-cluster"
-    return tuple(Export(_wildcard(export.subject, escape(mark)), export.stream) for export in agent_exports(mark))
+    of_agents = (Export(_wildcard(export.subject, escape(mark)), export.stream) for export in agent_exports(mark))
+    return (*of_agents, *observer_exports())
 
 
 def operator_token(identity: Signer, signing: Signer, system: str, *, name: str, at: int) -> str:
@@ -73,9 +83,9 @@ def hub_token(signing: Signer, account: str, *, at: int, revoked: Mapping[str, i
         {
             "name": export.subject,
             "subject": export.subject,
-            "type": "service",
+            "type": export.kind,
             "token_req": True,
-            "response_type": "Stream" if export.stream else "Singleton",
+            **({} if export.live else {"response_type": "Stream" if export.stream else "Singleton"}),
             **({"revocations": dict(sorted(revoked.items()))} if revoked else {}),
         }
         for export in hub_exports()
@@ -90,12 +100,12 @@ def system_token(signing: Signer, account: str, *, at: int) -> str:
     return _token(signing, account, SYSTEM, "account", {"limits": limits}, at)
 
 
-def activations(hub: Signer, account: str, cluster: str, *, at: int) -> tuple[Activation, ...]:
-    """The hub's leave for one account to import the subjects of one cluster."""
+def activations(hub: Signer, account: str, exports: Iterable[Export], *, at: int) -> tuple[Activation, ...]:
+    """The hub's leave for one account to import what it exports."""
     made = []
-    for export in agent_exports(cluster):
-        body = {"subject": export.subject, "kind": "service"}
-        made.append(Activation(export.subject, _token(hub, account, export.subject, "activation", body, at)))
+    for export in exports:
+        body = {"subject": export.subject, "kind": export.kind}
+        made.append(Activation(export, _token(hub, account, export.subject, "activation", body, at)))
     return tuple(made)
 
 
@@ -103,12 +113,22 @@ def agent_token(
     signing: Signer, account: str, cluster: str, hub: str, allowed: Iterable[Activation], *, at: int
 ) -> str:
     """Claims of the account of a cluster's agent: what it imports from the hub, and nothing of its own."""
-    imports = [
-        {"name": one.subject, "subject": one.subject, "account": hub, "token": one.token, "type": "service"}
-        for one in allowed
-    ]
+    imports = [_import(one, hub, one.export.subject) for one in allowed]
     limits = _limits(exports=0, imports=len(imports), connections=AGENT_CONNECTIONS)
     return _token(signing, account, agent_account(cluster), "account", {"imports": imports, "limits": limits}, at)
+
+
+def observer_token(signing: Signer, account: str, hub: str, allowed: Iterable[Activation], *, at: int) -> str:
+    """Claims of the account of observers: reads of the hub's streams under subjects of their own, and nothing else."""
+    imports = [_import(one, hub, observer_subject(one.export.subject)) for one in allowed]
+    limits = _limits(exports=0, imports=len(imports), connections=OBSERVER_CONNECTIONS)
+    return _token(signing, account, OBSERVER, "account", {"imports": imports, "limits": limits}, at)
+
+
+def _import(one: Activation, hub: str, here: str) -> Claims:
+    subject = one.export.subject
+    local = {"local_subject": here} if here != subject else {}
+    return {"name": subject, "subject": subject, "account": hub, "token": one.token, "type": one.export.kind, **local}
 
 
 def closed_token(signing: Signer, account: str, cluster: str, *, at: int) -> str:

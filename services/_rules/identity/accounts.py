@@ -17,10 +17,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.subjects import escape
-from schemas.topology import FACTS
+from schemas.subjects import HEARTBEATS, INSTANCES, escape
+from schemas.topology import BLOBS, EXPLAINED, FACTS, HISTORY, OBSERVED, PARKED
 
 HUB: Final = "HUB"
+OBSERVER: Final = "OBSERVER"
+"""Account of people and programs that read the log and write nothing."""
+OBSERVER_USER: Final = "observer"
+HUB_API: Final = "$JS.API"
+OBSERVER_API: Final = "observer.api"
+"""What stands for `$JS.API` in observers' subjects: every account keeps that one for streams of its own."""
+READABLE: Final = (FACTS, OBSERVED, HISTORY, BLOBS, EXPLAINED, PARKED)
+"""Streams that observers read; KEYS and OBJECTS hold what is to stay secret."""
 _PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
 
 
@@ -32,10 +40,19 @@ class AgentIdentity(Struct, frozen=True, order=True):
 
 
 class Export(Struct, frozen=True):
-    """A subject of the hub that one agent may send requests to; `stream` is true when one request has many answers."""
+    """A subject of the hub that another account may send requests to, or hear (`live`).
+
+    `stream` is true when one request has many answers.
+    """
 
     subject: str
     stream: bool = False
+    live: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What servers call it."""
+        return "stream" if self.live else "service"
 
 
 def agent_account(cluster: str) -> str:
@@ -68,6 +85,11 @@ def blobs_subject(cluster: str) -> str:
     return f"blobs.{escape(cluster)}"
 
 
+def tunnel_subject(cluster: str, token: str) -> str:
+    """Subject on which an agent answers requests for its member: one token for each, and HERE for its greetings."""
+    return f"tunnel.{escape(cluster)}.{token}"
+
+
 def agent_exports(cluster: str) -> tuple[Export, ...]:
     """Everything the hub offers one agent; there is nothing else (architecture, section 8)."""
     return (
@@ -75,11 +97,34 @@ def agent_exports(cluster: str) -> tuple[Export, ...]:
         Export(reports_subject(cluster)),
         Export(blobs_subject(cluster), stream=True),
         Export(next_subject(cluster), stream=True),
+        Export(tunnel_subject(cluster, "*"), stream=True),
     )
 
 
-def accounts_config(hub_user: str, hub_password: str, agents: Iterable[AgentIdentity]) -> str:
-    """The `accounts {…}` block of a server's configuration file.
+def observer_exports() -> tuple[Export, ...]:
+    """Everything the hub offers observers: reads of its readable streams, and what is published to them.
+
+    Reads make no consumer: one that delivers to a subject of an observer's choice would let it write there.
+    """
+    requests = [Export(f"{HUB_API}.{call}") for call in ("INFO", "STREAM.NAMES", "STREAM.LIST")]
+    for stream in READABLE:
+        requests += [Export(f"{HUB_API}.STREAM.{call}.{stream.name}") for call in ("INFO", "MSG.GET")]
+        requests.append(Export(f"{HUB_API}.DIRECT.GET.{stream.name}", stream=True))
+        requests.append(Export(f"{HUB_API}.DIRECT.GET.{stream.name}.>"))
+    heard = [subject for stream in READABLE if stream != BLOBS for subject in stream.subjects]
+    requests.append(Export(INSTANCES, stream=True))
+    return (*requests, *(Export(subject, live=True) for subject in (*heard, HEARTBEATS)))
+
+
+def observer_subject(subject: str) -> str:
+    """What an observer calls a subject of the hub."""
+    return subject.replace(HUB_API, OBSERVER_API, 1) if subject.startswith(HUB_API) else subject
+
+
+def accounts_config(
+    hub_user: str, hub_password: str, agents: Iterable[AgentIdentity], observer_password: str = ""
+) -> str:
+    """The `accounts {…}` block of a server's configuration file; without a password there is no observer.
 
     Raises ValueError for a cluster that is named twice and for what is no public user key.
     """
@@ -103,11 +148,32 @@ def accounts_config(hub_user: str, hub_password: str, agents: Iterable[AgentIden
         for export in agent_exports(agent.cluster):
             kind = "stream" if export.stream else "singleton"
             lines.append(f"      {{service: {_quote(export.subject)}, response_type: {kind}, accounts: [{account}]}}")
+    if observer_password:
+        lines += _observer_exports()
     lines += ["    ]", "  }"]
+    if observer_password:
+        lines += _observer_account(_quote(observer_password))
     for agent in known:
         lines += _account(agent)
     lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+def _observer_exports() -> list[str]:
+    lines = []
+    for export in observer_exports():
+        answers = "" if export.live else f"response_type: {'stream' if export.stream else 'singleton'}, "
+        lines.append(f"      {{{export.kind}: {_quote(export.subject)}, {answers}accounts: [{OBSERVER}]}}")
+    return lines
+
+
+def _observer_account(password: str) -> list[str]:
+    """The account of observers; `password` is written as it is: a quoted text or the name of a variable."""
+    lines = [f"  {OBSERVER} {{", f"    users: [{{user: {OBSERVER_USER}, password: {password}}}]", "    imports: ["]
+    for export in observer_exports():
+        to = "" if export.live else f", to: {_quote(observer_subject(export.subject))}"
+        lines.append(f"      {{{export.kind}: {{account: {HUB}, subject: {_quote(export.subject)}}}{to}}}")
+    return [*lines, "    ]", "  }"]
 
 
 def _account(agent: AgentIdentity) -> list[str]:

@@ -24,7 +24,7 @@ Customized = Callable[[str, str, Operation], bool]
 """Whether anything above the built-in level answers an operation for an apiVersion and kind."""
 
 CAPACITY: Final = 64 << 20
-_ASKED: Final = frozenset({Operation.REPLICA, Operation.COMPONENT, Operation.REVISE})
+_ASKED: Final = frozenset({Operation.REPLICA, Operation.COMPONENT, Operation.REVISE, Operation.DEPENDENCY})
 _NOT_A_NUMBER: Final = -(2**31)
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -120,8 +120,8 @@ def _weight(kept: bytes | InterpretError) -> int:
 class CachedInterpreter(NativeInterpreter):
     """The built-in interpretation, and for customized kinds the cached results.
 
-    Replicas, components and the setting of replicas come from the cache; callers request other operations themselves.
-    All three raise InterpretError and ResultPending.
+    Replicas, components, dependencies and the setting of replicas come from the cache; callers request other operations
+    themselves. All four raise InterpretError and ResultPending.
     """
 
     def __init__(self, customized: Customized, answers: Answers) -> None:
@@ -160,6 +160,8 @@ class CachedInterpreter(NativeInterpreter):
         if operation == Operation.REVISE:
             _check_same(obj, found)
             return found
+        if operation == Operation.DEPENDENCY:
+            return found or []
         for component in found:
             replicas, requirements = component.get("replicas", 0), component.get("replicaRequirements")
             _check_size(obj, operation, replicas, requirements, f"component {component.get('name')!r}: ")

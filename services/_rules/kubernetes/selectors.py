@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from services._rules.kubernetes.patch.go_text import go_quote
 from services._rules.kubernetes.validation import name_formats as names
 
 T = TypeVar("T")
@@ -129,13 +130,15 @@ def parse_selector(text: str) -> Selector:
     tokens = _tokens(text)
     found: list[Requirement] = []
     while tokens[-1]:
+        if tokens[-1] in _NO_START:
+            raise LabelSelectorError(f"found '{tokens[-1]}', expected: !, identifier, or 'end of string'")
         found.append(_parse_requirement(tokens))
         separator = tokens.pop()
         if separator == "":
             break
         if separator != ",":
             raise LabelSelectorError(f"found '{separator}', expected: ',' or 'end of string'")
-        if tokens[-1] in ("", ","):
+        if tokens[-1] in _NO_START or not tokens[-1]:
             raise LabelSelectorError(f"found '{tokens[-1]}', expected: identifier after ','")
     return Selector(found) if found else EVERYTHING
 
@@ -155,6 +158,8 @@ def _tokens(text: str) -> list[str]:
 
 
 _SPECIAL: Final = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
+_NO_START: Final = _SPECIAL - {"", "!"}
+"""What no requirement begins with."""
 
 
 def _refused(text: str) -> LabelSelectorError:
@@ -168,8 +173,8 @@ def _parse_requirement(tokens: list[str]) -> Requirement:
         key = tokens.pop()
     if key in _SPECIAL:
         raise _refused(f"found '{key}', expected: identifier")
-    for problem in names.qualified(key):
-        raise _refused(f'invalid label key "{key}": {problem}')
+    if problems := list(names.qualified(key)):
+        raise _refused(f"invalid label key {go_quote(key)}: {'; '.join(problems)}")
     if absent or tokens[-1] in ("", ","):
         return Requirement(key, "DoesNotExist" if absent else "Exists")
     operator = tokens.pop()
@@ -179,7 +184,7 @@ def _parse_requirement(tokens: list[str]) -> Requirement:
         bound = _parse_value(tokens)
         if _int64(bound) is None:
             raise _refused("for 'Gt', 'Lt' operators, the value must be an integer")
-        return Requirement(key, "Gt" if operator == ">" else "Lt", (bound,))
+        return Requirement(key, "Gt" if operator == ">" else "Lt", (_checked(key, bound),))
     if operator in ("in", "notin"):
         return Requirement(key, "In" if operator == "in" else "NotIn", _parse_list(key, tokens))
     raise _refused(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
@@ -199,24 +204,26 @@ def _parse_list(key: str, tokens: list[str]) -> tuple[str, ...]:
     opening = tokens.pop()
     if opening != "(":
         raise _refused(f"found '{opening}' expected: '('")
+    if tokens[-1] in _SPECIAL - {",", ")"}:
+        raise _refused(f"found '{tokens[-1]}', expected: ',', ')' or identifier")
     values: list[str] = []
     while True:
         token = tokens.pop()
         value = ""
         if token not in (",", ")"):
             if token in _SPECIAL:
-                raise _refused(f"found '{token}', expected: ',', ')' or identifier")
+                raise _refused(f"found '{token}', expected: ',', or identifier")
             value, token = token, tokens.pop()
         values.append(value)
         if token == ")":
-            return tuple(dict.fromkeys(_checked(key, value) for value in values))
+            return tuple(_checked(key, value) for value in sorted(set(values)))
         if token != ",":
             raise _refused(f"found '{token}', expected: ',' or ')'")
 
 
 def _checked(key: str, value: str) -> str:
-    for problem in names.label_value(value):
-        raise _refused(f'invalid label value: "{value}": at key: "{key}": {problem}')
+    if problems := list(names.label_value(value)):
+        raise _refused(f"invalid label value: {go_quote(value)}: at key: {go_quote(key)}: {'; '.join(problems)}")
     return value
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import yaml
 
+from services._rules.kubernetes.document_bounds import MOST_VALUES
 from services._rules.kubernetes.yaml_scalars import Scalar, is_moment, key_text, resolve, whole_of
 
 DEEPEST: Final = 100
@@ -69,9 +70,13 @@ class _Reader:
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._by_aliases = 0
+        self._left = MOST_VALUES
 
     def take(self, event: Any) -> None:
         """Take in one event."""
+        self._left -= 1
+        if self._left < 0:
+            raise YamlReadingError(f"the text is YAML with more than {MOST_VALUES} values")
         if isinstance(event, yaml.ScalarEvent):
             value = _scalar(event)
             if self._wants_key():

@@ -184,11 +184,9 @@ def _operation(item: Mapping[str, Any], path_field: str) -> dict[str, Any]:
 
 
 def _patched(document: Any, operation: dict[str, Any], where: str) -> Any:
-    if not operation["path"] and operation["op"] in _WHOLE:
-        # The empty path is the document itself.
-        if not isinstance(operation["value"], dict | list):
-            raise StepError(where, "the whole document can only become an object or a list")
-        return operation["value"]
+    # The empty path is the document itself.
+    if not operation["path"] and operation["op"] in _WHOLE and not isinstance(operation["value"], dict | list):
+        raise StepError(where, "the whole document can only become an object or a list")
     try:
         return json_patch(document, [operation])
     except PatchError:

@@ -1,6 +1,7 @@
 """Whether a cluster matches a ClusterAffinity, compiled once per affinity (docs/sources.md#filters)."""
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -133,3 +134,12 @@ def _zone_test(item: FieldExpression) -> ClusterMatcher:
             return lambda cluster: not cluster.zones
         case _:
             return never
+
+
+def unknown_clusters(placement: object, known: AbstractSet[str]) -> list[str]:
+    """Names in the `clusterNames` of a placement that no cluster has, in order."""
+    if not isinstance(placement, Mapping):
+        return []
+    terms = [placement.get("clusterAffinity"), *(placement.get("clusterAffinities") or ())]
+    named = (name for term in terms if isinstance(term, Mapping) for name in term.get("clusterNames") or ())
+    return [name for name in dict.fromkeys(named) if isinstance(name, str) and name not in known]

@@ -1,17 +1,17 @@
-"""Selects the propagation policy of a template: selectors, ranks, the winner, preemption, affinity groups.
+"""Selects the propagation policy of a template: selectors, ranks, the winner.
 
 Policies are compiled once, when they change; templates are matched many times. Sources: docs/sources.md#policies,
 #binding-requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
 from msgspec import Struct
 
-from services._rules.kubernetes import selectors
-from services._rules.kubernetes.selectors import LabelSelectorError, Matcher
+from services._rules.kubernetes import selectors as label_selectors
+from services._rules.kubernetes.selectors import LabelSelectorError, Matcher, Selector
 
 
 class Rank(IntEnum):
@@ -41,6 +41,8 @@ class ResourceSelector(Struct, frozen=True):
     namespace: str
     name: str
     labels: Matcher | None
+    one_of: tuple[tuple[str, str], ...] = ()
+    """Labels of which every match bears one; empty when that cannot be said."""
 
     def rank(self, template: Template) -> Rank:
         """How exactly a template is matched."""
@@ -55,6 +57,53 @@ class ResourceSelector(Struct, frozen=True):
         return Rank.LABELS if self.labels(template.labels) else Rank.NO_MATCH
 
 
+class SelectorSet(Struct, frozen=True):
+    """All selectors of one policy, by what they require: with thousands a template is still matched at once.
+
+    `named` holds apiVersion, kind, namespace (empty: any) and name, `whole` the same without a name.
+    """
+
+    named: frozenset[tuple[str, str, str, str]]
+    whole: frozenset[tuple[str, str, str]]
+    labelled: Mapping[tuple[str, str, str, str], tuple[ResourceSelector, ...]]
+    """By apiVersion, kind and one label with its value."""
+    others: Mapping[tuple[str, str], tuple[ResourceSelector, ...]]
+
+    def names(self, template: Template, namespace: str) -> bool:
+        """Whether a selector names the template and its namespace; one without a namespace means the given one."""
+        found = (template.api_version, template.kind)
+        if (*found, template.namespace, template.name) in self.named:
+            return True
+        return template.namespace == namespace and (*found, "", template.name) in self.named
+
+    def rank(self, template: Template) -> Rank:
+        """How exactly the best selector matches a template."""
+        api_version, kind, namespace = template.api_version, template.kind, template.namespace
+        named = self.named
+        if (api_version, kind, namespace, template.name) in named or (api_version, kind, "", template.name) in named:
+            return Rank.NAME
+        if any(selector.rank(template) for selector in self._by_labels(template)):
+            return Rank.LABELS
+        whole = (api_version, kind, namespace) in self.whole or (api_version, kind, "") in self.whole
+        return Rank.ALL if whole else Rank.NO_MATCH
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether anything is selected by labels."""
+        return bool(self.labelled or self.others)
+
+    def kinds(self) -> set[tuple[str, str]]:
+        """apiVersion and kind of everything that is selected."""
+        found = {key[:2] for key in self.named} | {key[:2] for key in self.whole} | {key[:2] for key in self.labelled}
+        return found | set(self.others)
+
+    def _by_labels(self, template: Template) -> Iterator[ResourceSelector]:
+        yield from self.others.get((template.api_version, template.kind), ())
+        if self.labelled:
+            for name, value in template.labels.items():
+                yield from self.labelled.get((template.api_version, template.kind, name, value), ())
+
+
 class Policy(Struct, frozen=True):
     """A propagation policy as matching sees it; the namespace is empty for a cluster-wide one."""
 
@@ -63,11 +112,11 @@ class Policy(Struct, frozen=True):
     priority: int
     preempts: bool
     terminating: bool
-    selectors: tuple[ResourceSelector, ...]
+    selectors: SelectorSet
 
     def rank(self, template: Template) -> Rank:
         """How exactly the best selector matches a template."""
-        return best_rank(self.selectors, template)
+        return self.selectors.rank(template)
 
 
 def template_of(manifest: Mapping[str, Any]) -> Template:
@@ -86,17 +135,43 @@ def compile_selector(selector: Mapping[str, Any]) -> ResourceSelector:
     """Compile one resource selector; a broken label selector matches nothing."""
     labels = selector.get("labelSelector")
     name = selector.get("name") or ""
+    compiled = None if labels is None or name else _label_selector(labels)
     return ResourceSelector(
         selector.get("apiVersion") or "",
         selector.get("kind") or "",
         selector.get("namespace") or "",
         name,
-        None if labels is None or name else _label_matcher(labels),
+        None if compiled is None else compiled.matches,
+        () if compiled is None else _one_of(compiled),
     )
 
 
-def compile_policy(manifest: Mapping[str, Any]) -> Policy:
-    """Compile a PropagationPolicy or ClusterPropagationPolicy."""
+def compile_selectors(selectors: Iterable[Mapping[str, Any]]) -> SelectorSet:
+    """Compile all selectors of a policy."""
+    named, whole = set(), set()
+    labelled: dict[tuple[str, str, str, str], list[ResourceSelector]] = {}
+    others: dict[tuple[str, str], list[ResourceSelector]] = {}
+    for selector in map(compile_selector, selectors):
+        kind = (selector.api_version, selector.kind)
+        if selector.name:
+            named.add((*kind, selector.namespace, selector.name))
+        elif selector.labels is None:
+            whole.add((*kind, selector.namespace))
+        elif selector.one_of:
+            for label in selector.one_of:
+                labelled.setdefault((*kind, *label), []).append(selector)
+        else:
+            others.setdefault(kind, []).append(selector)
+    return SelectorSet(
+        frozenset(named),
+        frozenset(whole),
+        {key: tuple(found) for key, found in labelled.items()},
+        {key: tuple(found) for key, found in others.items()},
+    )
+
+
+def compile_policy(manifest: Mapping[str, Any], selectors: SelectorSet | None = None) -> Policy:
+    """Compile a PropagationPolicy or ClusterPropagationPolicy; its `selectors` may be compiled already."""
     metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
     return Policy(
         name=metadata.get("name") or "",
@@ -104,7 +179,7 @@ def compile_policy(manifest: Mapping[str, Any]) -> Policy:
         priority=spec.get("priority") or 0,
         preempts=spec.get("preemption") == "Always",
         terminating=metadata.get("deletionTimestamp") is not None,
-        selectors=tuple(compile_selector(item) for item in spec.get("resourceSelectors") or ()),
+        selectors=compile_selectors(spec.get("resourceSelectors") or ()) if selectors is None else selectors,
     )
 
 
@@ -144,31 +219,19 @@ def match_policy(template: Template, namespaced: Iterable[Policy], cluster_wide:
     return best_policy(cluster_wide, template)
 
 
-def may_preempt(policy: Policy, holder: Policy) -> bool:
-    """Whether a policy may take a template that another policy has claimed.
-
-    A namespaced policy always takes from a cluster-wide one and never the reverse; otherwise priority must be higher.
-    """
-    if not policy.preempts:
-        return False
-    if bool(policy.namespace) != bool(holder.namespace):
-        return bool(policy.namespace)
-    return policy.priority > holder.priority
-
-
-def requeued_after_priority_drop(policies: Iterable[Policy], old: int, new: int) -> list[Policy]:
-    """Policies of the same scope that may now preempt one whose priority fell from old to new, highest first."""
-    between = [policy for policy in policies if policy.preempts and new < policy.priority < old]
-    return sorted(between, key=lambda policy: -policy.priority)
-
-
 def _precedes(order: tuple[int, int], policy: Policy, other_order: tuple[int, int], other: Policy) -> bool:
     """Whether one policy comes before another; equal priorities and ranks are settled by name, byte by byte."""
     return (*order, policy.name.encode()) < (*other_order, other.name.encode())
 
 
-def _label_matcher(selector: Mapping[str, Any]) -> Matcher:
+def _label_selector(selector: Mapping[str, Any]) -> Selector:
     try:
-        return selectors.compile_selector(selector).matches
+        return label_selectors.compile_selector(selector)
     except LabelSelectorError:
-        return selectors.NOTHING.matches
+        return label_selectors.NOTHING
+
+
+def _one_of(selector: Selector) -> tuple[tuple[str, str], ...]:
+    """The values of the first label that has to have one of some."""
+    first = next((item for item in selector.requirements if item.operator == "In"), None)
+    return () if first is None else tuple((first.key, value) for value in first.values)

@@ -1,11 +1,11 @@
 """What is never propagated: API groups, kinds, namespaces, by constant and by setting (docs/sources.md#policies)."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from services._rules.kubernetes.patterns import PatternError, whole_matcher
 from services._rules.names import is_reserved_namespace
 from services._rules.policies.matching import Template
 
@@ -25,6 +25,11 @@ SKIPPED_GROUPS: Final = frozenset(
 SKIPPED_GROUP_VERSIONS: Final = frozenset({"coordination.k8s.io/v1"})
 SKIPPED_KINDS: Final = frozenset({"v1/Event"})
 DEFAULT_SKIPPED_NAMESPACES: Final = ("kube-.*",)
+ROOT_CA: Final = "kube-root-ca.crt"
+DEFAULT_ACCOUNT: Final = "default"
+STANDING_LABEL: Final = "fleetlog.io/standing"
+"""On the default ServiceAccount that the API server made, for as long as it is as it was made."""
+_OF_THE_SERVER: Final = ("kube-system", "extension-apiserver-authentication")
 
 
 class SkipRuleError(ValueError):
@@ -51,11 +56,13 @@ class SkipRules(Struct, frozen=True):
             return True
         if namespace and any(match(namespace) for match in self.namespaces):
             return True
-        return (namespace, template.name, template.kind) == (
-            "kube-system",
-            "extension-apiserver-authentication",
-            "ConfigMap",
-        )
+        if template.api_version != "v1":
+            return False
+        if template.kind == "ConfigMap":
+            return template.name == ROOT_CA or (namespace, template.name) == _OF_THE_SERVER
+        # Each cluster has its own.
+        standing = template.kind == "ServiceAccount" and template.name == DEFAULT_ACCOUNT
+        return standing and STANDING_LABEL in template.labels
 
 
 def compile_skip_rules(
@@ -89,6 +96,6 @@ def compile_skip_rules(
 
 def _namespace_matcher(expression: str) -> Callable[[str], object]:
     try:
-        return re.compile(expression).fullmatch
-    except re.error as problem:
+        return whole_matcher(expression)
+    except PatternError as problem:
         raise SkipRuleError(f"skipped namespace {expression!r} is no regular expression: {problem}") from problem

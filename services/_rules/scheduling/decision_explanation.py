@@ -10,12 +10,12 @@ from services._rules.capacity.general_estimate import Assumed
 from services._rules.scheduling.assignment import Plan, plans
 from services._rules.scheduling.candidates import Estimator, rank
 from services._rules.scheduling.compiled_placement import SpreadConstraint
-from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.filters import diagnosis
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.plugins.execution import outside_scores
 from services._rules.scheduling.regions.scoring import by_region, weighed
 from services._rules.scheduling.regions.selection import select
+from services._rules.scheduling.reschedule_triggers import reschedule_due
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import (
     BindingView,
@@ -77,7 +77,7 @@ def explain(
             # In the order in which the decision asked: an answer may depend on it.
             scores = outside_scores(options.plugins, binding, sorted((i.cluster for i in ranked), key=_NAME))
         selected = select(ranked, binding, estimator.counts_sets) if ranked else ()
-        fresh = reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
+        fresh = reschedule_due(binding, status)
         steps = plans(index, selected, binding, fresh, table.tiers.overflow) if selected else ()
     except Failure:
         # The decision carries it; what was worked out before it is still worth showing.

@@ -1,17 +1,18 @@
 """Decides whether a binding has to be scheduled at all (docs/sources.md#scheduling)."""
 
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from services._rules.scheduling.compiled_placement import CompiledPlacement
-from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested
+from services._rules.scheduling.division.usage import moment, replicas_changed, reschedule_requested
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.scheduling_views import BindingView, SchedulingOptions, Status
 
 ScheduleType: TypeAlias = Literal["ReconcileSchedule", "ScaleSchedule"]
+RESCHEDULE: Final = "a reschedule was requested"
 
 # Parts of a placement whose change always counts.
 _DECISIVE = ("clusterAffinity", "clusterTolerations", "spreadConstraints", "replicaScheduling")
@@ -40,8 +41,8 @@ def trigger(
         return Trigger("ReconcileSchedule", "the placement changed")
     if _replicas_changed(binding, options):
         return Trigger("ScaleSchedule", "the number of replicas changed")
-    if reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time):
-        return Trigger("ReconcileSchedule", "a reschedule was requested")
+    if reschedule_due(binding, status):
+        return Trigger("ReconcileSchedule", RESCHEDULE)
     if not binding.workload:
         return Trigger("ReconcileSchedule", "an object without replicas follows every change of clusters")
     if binding.placement.duplicated:
@@ -57,7 +58,18 @@ def answered(binding: BindingView, status: Status, applied: str | None, options:
     """Whether what was decided last answers what is asked for now, wherever clusters stand by now."""
     if placement_changed(binding.placement, applied, status.observed_affinity) or _replicas_changed(binding, options):
         return False
-    return not reschedule_requested(binding.reschedule_triggered_at, status.last_scheduled_time)
+    return not reschedule_due(binding, status)
+
+
+def reschedule_due(binding: BindingView, status: Status) -> bool:
+    """Whether a fresh schedule is to be made because it was asked for (docs/sources.md#rebalancing).
+
+    Times have seconds: what is asked for in the second of the last success counts unless that success answered it.
+    """
+    asked, last = binding.reschedule_triggered_at, status.last_scheduled_time
+    if asked is None or not last or status.unanswered is None:
+        return reschedule_requested(asked, last)
+    return status.unanswered and moment(asked) >= moment(last)
 
 
 def _replicas_changed(binding: BindingView, options: SchedulingOptions) -> bool:

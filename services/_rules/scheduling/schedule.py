@@ -8,11 +8,11 @@ from msgspec import Struct
 from services._rules.capacity.general_estimate import Assumed
 from services._rules.scheduling.assignment import assign
 from services._rules.scheduling.candidates import Estimator, rank
-from services._rules.scheduling.division.usage import reschedule_requested
 from services._rules.scheduling.division.weights import TargetCluster
 from services._rules.scheduling.filters import filter_table, fit_error
 from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.regions.selection import select
+from services._rules.scheduling.reschedule_triggers import reschedule_due
 from services._rules.scheduling.scheduling_views import (
     BindingView,
     Decision,
@@ -69,9 +69,7 @@ def schedule(
         return Decision((), failure.kind, f"failed to select clusters: {failure.message}")
     finally:
         stepped("Select")
-    fresh = binding.reschedule_triggered_at is not None and reschedule_requested(
-        binding.reschedule_triggered_at, status.last_scheduled_time
-    )
+    fresh = binding.reschedule_triggered_at is not None and reschedule_due(binding, status)
     try:
         targets = assign(index, selected, binding, fresh, table.tiers.overflow)
     except Failure as failure:
@@ -116,7 +114,7 @@ def schedule_groups(
     start = names.index(status.observed_affinity) if status.observed_affinity in names else 0
     failures: list[tuple[int, str, Decision]] = []
     for position in range(start, len(names)):
-        term = Status(names[position], status.last_scheduled_time)
+        term = Status(names[position], status.last_scheduled_time, status.unanswered)
         decision = schedule(index, binding, term, estimates, options, peers, assumed, stepped)
         if decision.error is None:
             return GroupAttempt(decision, names[position], tuple(failures))

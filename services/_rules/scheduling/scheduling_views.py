@@ -69,10 +69,14 @@ class BindingView(Struct, frozen=True, eq=False):
 
 
 class Status(Struct, frozen=True):
-    """What the last attempts left behind: the affinity term in force and the time of the last success."""
+    """What the last attempts left behind: the affinity term in force and the time of the last success.
+
+    `unanswered`: whether no success has answered the request for a fresh schedule yet; None where only times tell.
+    """
 
     observed_affinity: str = ""
     last_scheduled_time: str | datetime | None = None
+    unanswered: bool | None = None
 
 
 class Peers(Struct, frozen=True):

@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import binascii
-import ssl
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +13,19 @@ from schemas.manifest import Manifest
 from services._kit.kube.answers.exchange import READ_BUFFER
 from services._kit.kube.api import UNREADABLE
 from services._rules.kubernetes.patch import json_patch as patches
-from services._rules.kubernetes.selectors import LabelSelectorError, Selector, compile_selector
+from services._rules.kubernetes.selectors import Selector
+from services._rules.kubernetes.validation.field_errors import invalid
 from services.apiserver.admission.chain import Attributes
-from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, send
+from services.apiserver.admission.match_constraints import namespace_of, selector_of, selects, version_of
+from services.apiserver.admission.policy_plugin import conditions_hold
+from services.apiserver.admission.scales import set_replicas
+from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, check_response, send
+from services.apiserver.admission.webhook_reviews import BODIES, as_version, internal, other_kind, review_of, seen
+from services.apiserver.admission.write_reviews import Decide, ExpressionFailed, Review
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.metrics import WEBHOOK_SECONDS
+from services.apiserver.core.outbound import Outbound
 from services.apiserver.core.service_addresses import Resolver, Unresolved
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import DecodeError, Kind
@@ -29,6 +34,10 @@ from services.apiserver.store.store_port import Event, Key, Store
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
+
+
+MOST_CODE = 599
+"""The highest code that a refusal may choose; clients cannot read an answer with one that is no code of HTTP."""
 
 
 class Hook:
@@ -44,44 +53,9 @@ class Hook:
         self.timeout: int = raw.get("timeoutSeconds") or 10
         self.versions: list[str] = raw.get("admissionReviewVersions") or ["v1"]
         self.target = WebhookTarget(raw.get("clientConfig") or {})
-        self.namespaces = _selector(raw.get("namespaceSelector"))
-        self.objects = _selector(raw.get("objectSelector"))
-
-    def rule_matches(self, operation: str, kind: Kind, subresource: str) -> bool:
-        """Whether a rule names this operation on this group, version and resource."""
-        resource = kind.resource
-        for rule in self.rules:
-            operations = rule.get("operations") or []
-            if operation not in operations and "*" not in operations:
-                continue
-            if not _has(rule.get("apiGroups"), resource.group) or not _has(rule.get("apiVersions"), resource.version):
-                continue
-            scope = rule.get("scope", "*")
-            if scope != "*" and (scope == "Namespaced") != resource.namespaced:
-                continue
-            if any(_resource_matches(r, resource.plural, subresource) for r in rule.get("resources") or []):
-                return True
-        return False
-
-
-def _selector(raw: Manifest | None) -> Selector | None:
-    if not raw:
-        return None
-    try:
-        return compile_selector(raw)
-    except LabelSelectorError:
-        return None
-
-
-def _has(values: list[str] | None, wanted: str) -> bool:
-    return values is not None and ("*" in values or wanted in values)
-
-
-def _resource_matches(rule: str, plural: str, subresource: str) -> bool:
-    name, slash, sub = rule.partition("/")
-    if not slash:
-        return not subresource and name in ("*", plural)
-    return name in ("*", plural) and (sub == "*" or sub == subresource)
+        self.namespaces = selector_of(raw.get("namespaceSelector"))
+        self.objects = selector_of(raw.get("objectSelector"))
+        self.conditions: list[Manifest] = raw.get("matchConditions") or []
 
 
 class Webhooks:
@@ -91,23 +65,27 @@ class Webhooks:
         self,
         store: Store,
         registry: Registry,
-        client_context: Callable[[str], ssl.SSLContext | None],
+        outbound: Outbound,
         resolver: Callable[[], Resolver],
     ) -> None:
         self._store = store
         self._registry = registry
-        self._client_context = client_context
+        self._outbound = outbound
         self._resolver = resolver
         self._hooks: dict[str, list[Hook] | None] = {MUTATING: None, VALIDATING: None}
         self._session: aiohttp.ClientSession | None = None
+        self.decide: Decide | None = None
+        """Answers match conditions that ask the authorizer."""
 
     async def start(self) -> None:
         """Follow the configurations."""
-        connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(
-            connector=connector, read_bufsize=READ_BUFFER, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+            connector=self._outbound.connector(),
+            read_bufsize=READ_BUFFER,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
-        self._store.listen(self._on_event)
+        self._store.listen(self._on_event, *((GROUP, plural) for plural in self._hooks))
 
     async def stop(self) -> None:
         """Close connections."""
@@ -116,9 +94,7 @@ class Webhooks:
             self._session = None
 
     def _on_event(self, event: Event) -> None:
-        key = event.entry.key
-        if key.group == GROUP and key.resource in self._hooks:
-            self._hooks[key.resource] = None
+        self._hooks[event.entry.key.resource] = None
 
     def _of(self, plural: str) -> list[Hook]:
         found = self._hooks[plural]
@@ -171,23 +147,22 @@ class Webhooks:
 
     def _match(self, hook: Hook, attributes: Attributes) -> Kind | None:
         """The kind in whose version the webhook is to be called; None when the write does not concern it."""
-        kind = attributes.kind
-        if not hook.rule_matches(attributes.operation, kind, attributes.subresource):
-            if not hook.equivalent:
-                return None
-            for other in self._registry.versions_of(kind):
-                if other is not kind and hook.rule_matches(attributes.operation, other, attributes.subresource):
-                    kind = other
-                    break
-            else:
-                return None
+        kind = version_of(hook.rules, attributes, self._registry, equivalent=hook.equivalent)
+        if kind is None or not selects(hook.objects, attributes):
+            return None
         if hook.namespaces is not None and not self._namespace_matches(hook.namespaces, attributes):
             return None
-        if hook.objects is not None:
-            seen = [o for o in (attributes.new, attributes.old) if o is not None]
-            if not any(hook.objects.matches((o.get("metadata") or {}).get("labels") or {}) for o in seen):
-                return None
-        return kind
+        return kind if not hook.conditions or self._meets(hook, kind, attributes) else None
+
+    def _meets(self, hook: Hook, kind: Kind, attributes: Attributes) -> bool:
+        """Whether a write meets the match conditions; raises ApiError where that cannot be told and matters."""
+        review = Review(attributes, kind, namespace_of(attributes, self._store), self.decide)
+        try:
+            return conditions_hold(hook.conditions, review)
+        except ExpressionFailed as e:
+            if hook.ignore:
+                return False
+            raise status.forbidden(attributes.kind.resource, attributes.name, str(e)) from e
 
     def _namespace_matches(self, selector: Selector, attributes: Attributes) -> bool:
         kind = attributes.kind
@@ -203,139 +178,97 @@ class Webhooks:
 
     async def _mutate_one(self, hook: Hook, kind: Kind, attributes: Attributes) -> bool:
         response = await self._review(hook, kind, attributes, mutating=True)
-        if response is None or not response.get("patch") or attributes.new is None or attributes.operation == "CONNECT":
+        if response is None or not response.get("patch"):
             return False
-        before = _as(attributes.new, attributes.kind, kind)
         try:
-            if response.get("patchType") != "JSONPatch":
-                raise CallFailed(f'unsupported patch type "{response.get("patchType") or ""}"')
-            try:
-                operations = msgspec.json.decode(base64.b64decode(response["patch"]))
-                new = patches.json_patch(clone(before), operations)
-            except (binascii.Error, *UNREADABLE, patches.PatchError) as e:
-                raise CallFailed(f"the patch cannot be applied: {e}") from e
-        except CallFailed as e:
-            self._failed(hook, e)
+            operations = msgspec.json.decode(base64.b64decode(response["patch"]))
+        except (binascii.Error, RecursionError, *UNREADABLE) as e:
+            raise internal(str(e)) from e
+        if not operations:
             return False
+        before = attributes.new
+        if before is None:
+            text = f'admission webhook "{hook.name}" attempted to modify the object, which is not supported for this '
+            raise internal(f"{text}operation")
+        shown = seen(before, kind, attributes)
+        try:
+            patched = patches.json_patch(clone(shown), operations, absent_is_null=True)
+        except (patches.PatchError, RecursionError) as e:
+            raise internal(str(e)) from e
+        if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+            raise internal(f'admission webhook "{hook.name}" attempted to change an object into something else')
+        self._check_identity(patched, shown, attributes)
+        if attributes.operation == "CONNECT":
+            return False
+        attributes.new = self._taken_in(patched, before, kind, attributes)
+        return bool(attributes.new != before)
+
+    def _check_identity(self, new: Manifest, old: Manifest, attributes: Attributes) -> None:
+        """Refuse a patch that makes another object of this one; a new object may get another name."""
+        was, is_now = (f"{part.get('apiVersion', '')}/{part.get('kind', '')}" for part in (old, new))
+        if was != is_now:
+            raise other_kind(old, new, self._registry)
+        meta, before = new["metadata"], old["metadata"]
+        if (meta.get("namespace") or attributes.namespace) != (before.get("namespace") or attributes.namespace):
+            text = "the namespace of the provided object does not match the namespace sent on the request"
+            raise status.bad_request(text)
+        if attributes.operation == "UPDATE":
+            fixed = [name for name in ("name", "uid") if meta.get(name) != before.get(name)]
+            if fixed:
+                found = [invalid(f"metadata.{name}", meta.get(name) or "", "field is immutable") for name in fixed]
+                raise status.invalid(attributes.kind.group_kind, attributes.name, found)
+
+    @staticmethod
+    def _taken_in(new: Manifest, before: Manifest, kind: Kind, attributes: Attributes) -> Manifest:
+        """The patched object as the write goes on with it: decoded, defaulted, in the version of the request."""
+        asked = attributes.kind
+        if attributes.subresource == "scale":
+            return set_replicas(asked, clone(before), (new.get("spec") or {}).get("replicas") or 0)
+        if attributes.subresource in BODIES:
+            return new
         try:
             kind.decode(new, msgspec.json.encode({k: new[k] for k in sorted(new)}))
         except DecodeError as e:
             text = str(e).partition(" cannot be handled as a ")[2].partition(": ")[2] or str(e)
-            raise _internal(text) from e
+            raise internal(text) from e
         kind.prune(new)
-        new = _as(new, kind, attributes.kind)
-        attributes.kind.default(new)
-        if not new["metadata"].get("managedFields") and attributes.new["metadata"].get("managedFields"):
-            new["metadata"]["managedFields"] = attributes.new["metadata"]["managedFields"]
-        changed = bool(new != attributes.new)
-        attributes.new = new
-        return changed
+        new = as_version(new, kind, asked)
+        asked.default(new)
+        if not new["metadata"].get("managedFields") and before["metadata"].get("managedFields"):
+            new["metadata"]["managedFields"] = before["metadata"]["managedFields"]
+        return new
 
     async def _review(self, hook: Hook, kind: Kind, attributes: Attributes, *, mutating: bool) -> Manifest | None:
         """Call a webhook; None when it failed and may be ignored. Raises ApiError when it refuses."""
-        if attributes.call.dry_run and not hook.dry_run:
+        call = attributes.call
+        if call.dry_run and not hook.dry_run:
             raise status.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         version = next((v for v in hook.versions if v in ("v1", "v1beta1")), "")
-        review, uid = self._request(kind, attributes, version, mutating=mutating)
+        review, uid = review_of(kind, attributes, version, mutating=mutating)
         try:
             if not version:
                 raise CallFailed(f"webhook does not accept known AdmissionReview versions {hook.versions}")
             assert self._session is not None
             with WEBHOOK_SECONDS.labels(hook.name).time():
-                response = await send(
-                    self._session, hook.target, review, hook.timeout, self._client_context, self._resolver()
-                )
-            if version == "v1" and response.get("uid") != uid:
-                raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
-            if version == "v1" and response.get("patch") and response.get("patchType") != "JSONPatch":
-                raise CallFailed(f'unsupported patch type "{response.get("patchType") or ""}"')
+                response = await send(self._session, hook.target, review, hook.timeout, self._resolver())
+            check_response(response, uid, version, mutating=mutating)
         except (CallFailed, Unresolved) as e:
-            self._failed(hook, e)
-            return None
-        if response.get("patch"):
-            response.setdefault("patchType", "JSONPatch")
-        attributes.call.warnings += response.get("warnings") or []
+            if hook.ignore:
+                return None
+            raise internal(f'failed calling webhook "{hook.name}": {e}') from e
+        call.warnings += response.get("warnings") or []
+        for name, text in (response.get("auditAnnotations") or {}).items():
+            call.annotations[f"{hook.name}/{name}"] = text
         if not response.get("allowed"):
             raise denied(hook.name, response.get("status") or {})
         return response
 
-    @staticmethod
-    def _failed(hook: Hook, error: Exception) -> None:
-        if not hook.ignore:
-            raise _internal(f'failed calling webhook "{hook.name}": {error}')
-
-    def _request(self, kind: Kind, attributes: Attributes, version: str, *, mutating: bool) -> tuple[Manifest, str]:
-        """The AdmissionReview to send and its uid."""
-        asked, call = attributes.kind, attributes.call
-        uid = str(uuid.uuid4())
-        request: Manifest = {
-            "uid": uid,
-            "kind": _kind(kind, attributes),
-            "resource": _resource(kind),
-            "requestKind": _kind(asked, attributes),
-            "requestResource": _resource(asked),
-        }
-        if attributes.subresource:
-            request["subResource"] = request["requestSubResource"] = attributes.subresource
-        if attributes.name and call.verb != "deletecollection":
-            request["name"] = attributes.name
-        namespace = attributes.name if asked.store_key == "/namespaces" else attributes.namespace
-        if namespace:
-            request["namespace"] = namespace
-        request["operation"] = attributes.operation
-        request["userInfo"] = call.user.user_info()
-        new, old = attributes.new, attributes.old
-        request["object"] = None if new is None else _shown(_as(new, asked, kind), mutating=mutating)
-        request["oldObject"] = None if old is None else _as(old, asked, kind)
-        request["dryRun"] = call.dry_run
-        request["options"] = None if attributes.operation == "CONNECT" else self._options(attributes)
-        return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}, uid
-
-    @staticmethod
-    def _options(attributes: Attributes) -> Manifest:
-        call = attributes.call
-        if attributes.operation == "DELETE":
-            options = dict(call.options or {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"})
-            if attributes.kind.store_key == "/namespaces" and attributes.old is not None:
-                options.setdefault("preconditions", {"uid": attributes.old["metadata"]["uid"]})
-            return options
-        name = "CreateOptions" if attributes.operation == "CREATE" else "UpdateOptions"
-        return {"kind": name, "apiVersion": "meta.k8s.io/v1", **(call.options or {})}
-
-
-def _as(obj: Manifest, kind: Kind, other: Kind) -> Manifest:
-    """An object in another version of its kind."""
-    return obj if kind is other else other.from_store(kind.to_store(obj))
-
-
-def _shown(obj: Manifest, *, mutating: bool) -> Manifest:
-    meta = obj.get("metadata")
-    if meta is None or "creationTimestamp" in meta or not mutating:
-        return obj
-    return {**obj, "metadata": {**meta, "creationTimestamp": None}}
-
-
-def _kind(kind: Kind, attributes: Attributes) -> Manifest:
-    """The kind of the object sent: for a connection that of its options."""
-    resource = kind.resource
-    if attributes.operation == "CONNECT" and attributes.new is not None:
-        return {"group": "", "version": "v1", "kind": attributes.new["kind"]}
-    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
-
-
-def _resource(kind: Kind) -> Manifest:
-    resource = kind.resource
-    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
-
-
-def _internal(text: str) -> ApiError:
-    return ApiError(500, "InternalError", f"Internal error occurred: {text}", {"causes": [{"message": text}]})
-
 
 def denied(name: str, given: Manifest) -> ApiError:
     """The refusal of a webhook as an answer."""
-    code = given.get("code") or 0
-    code = max(code, 400)
+    code = max(given.get("code") or 0, 400)
+    if code > MOST_CODE:
+        code = 403
     message, reason = given.get("message") or "", given.get("reason") or ""
     text = f'admission webhook "{name}" denied the request'
     if message:

@@ -7,9 +7,10 @@ import binascii
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.limit_range import apply_defaults, claim_violations, pod_violations
-from services.apiserver.admission.chain import Attributes
+from services._rules.kubernetes.rbac.user_names import MASTERS
+from services.apiserver.admission.chain import Attributes, forbidden, nothing
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request_context import SYSTEM_MASTERS, now, timestamp
+from services.apiserver.core.request_context import now, timestamp
 from services.apiserver.store.store_port import Key, Store
 
 
@@ -36,10 +37,9 @@ class NamespaceLifecycle:
                 "field": "metadata.namespace",
             }
             text = f"unable to create new content in namespace {name} because it is being terminated"
-            raise status.forbidden(kind.resource, attributes.name, text, [cause])
+            raise forbidden(attributes, text, [cause])
 
-    async def validate(self, attributes: Attributes) -> None:
-        """Nothing to add."""
+    validate = nothing
 
 
 class LimitRanger:
@@ -69,7 +69,7 @@ class LimitRanger:
             found = claim_violations(new, self._ranges(attributes.namespace))
         if found:
             text = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
-            raise status.forbidden(attributes.kind.resource, attributes.name, text)
+            raise forbidden(attributes, text)
 
     def _concerns(self, attributes: Attributes, plural: str, also: str = "CREATE") -> bool:
         resource = attributes.kind.resource
@@ -134,9 +134,9 @@ class CertificateRequests:
             return
         if attributes.operation != "CREATE" or new["spec"].get("signerName") != _CLIENT_SIGNER:
             return
-        if SYSTEM_MASTERS in _organizations(new["spec"].get("request", "")):
-            text = f"use of {_CLIENT_SIGNER} signer with {SYSTEM_MASTERS} group is not allowed"
-            raise status.forbidden(kind.resource, attributes.name, text)
+        if MASTERS in _organizations(new["spec"].get("request", "")):
+            text = f"use of {_CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+            raise forbidden(attributes, text)
 
 
 def _organizations(request: str) -> list[str]:

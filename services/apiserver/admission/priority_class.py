@@ -5,22 +5,37 @@ from __future__ import annotations
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services.apiserver.admission.chain import Attributes
-from services.apiserver.core import status_errors as status
+from services.apiserver.admission.chain import Attributes, forbidden
+from services.apiserver.kinds.workloads.pods import tolerate_failing_nodes
 from services.apiserver.store.store_port import Key, Store
 
 _PRIORITIES: Final = ("scheduling.k8s.io", "priorityclasses")
 _RUNTIMES: Final = ("node.k8s.io", "runtimeclasses")
 _LOWER: Final = "PreemptLowerPriority"
-_SYSTEM: Final[dict[str, Manifest]] = {
-    name: {"metadata": {"name": name}, "value": value, "preemptionPolicy": _LOWER}
-    for name, value in (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
-}
-"""Classes that every cluster has; known here without being stored."""
+SYSTEM_CLASSES: Final[tuple[Manifest, ...]] = tuple(
+    {
+        "metadata": {"name": name},
+        "value": value,
+        "preemptionPolicy": _LOWER,
+        "description": f"Used for system critical pods that must {text}.",
+    }
+    for name, value, text in (
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "run in the cluster, but can be moved to another node if necessary",
+        ),
+        ("system-node-critical", 2_000_001_000, "not be moved from their current node"),
+    )
+)
+"""Classes that every cluster has."""
+_KEPT: Final = frozenset(f"{_PRIORITIES[0]}/{one['metadata']['name']}" for one in SYSTEM_CLASSES)
 
 
 class Classes:
     """Fills in the values of classes into new pods; refuses missing classes and a second default."""
+
+    resources = frozenset({"/pods", "/".join(_PRIORITIES)})
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,26 +43,31 @@ class Classes:
     async def mutate(self, attributes: Attributes) -> None:
         """Give a new pod its priority, overhead and the way it is scheduled; raises ApiError 403."""
         if attributes.new is not None and _of_pod(attributes):
+            # Here already, for webhooks to see it.
+            tolerate_failing_nodes(attributes.new["spec"])
             self._prioritise(attributes, attributes.new["spec"])
             self._run(attributes, attributes.new["spec"])
 
     async def validate(self, attributes: Attributes) -> None:
         """Refuse overhead that no class gives, and a second default priority; raises ApiError 403."""
         new = attributes.new
+        kept = attributes.operation == "DELETE" and f"{attributes.kind.store_group}/{attributes.name}" in _KEPT
+        if kept and attributes.kind.resource.plural == _PRIORITIES[1]:
+            raise forbidden(attributes, "this is a system priority class and cannot be deleted")
         if new is None or attributes.subresource:
             return
         if _of_pod(attributes) and new["spec"].get("overhead"):
             runtime = self._runtime(attributes, new["spec"])
             if runtime is None or not runtime.get("overhead"):
                 text = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-                raise _refused(attributes, text)
+                raise forbidden(attributes, text)
         resource = attributes.kind.resource
         if (resource.group, resource.plural) != _PRIORITIES or not new.get("globalDefault"):
             return
         other = self._default()
         if other is not None and other["metadata"]["name"] != attributes.name:
             text = f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"
-            raise _refused(attributes, text)
+            raise forbidden(attributes, text)
 
     def _default(self) -> Manifest | None:
         marked = [entry.obj for entry in self._store.list(*_PRIORITIES) if entry.obj.get("globalDefault")]
@@ -57,9 +77,10 @@ class Classes:
         name = spec.get("priorityClassName")
         if name:
             entry = self._store.get(Key(*_PRIORITIES, "", name))
-            found = entry.obj if entry is not None else _SYSTEM.get(name)
+            known = (one for one in SYSTEM_CLASSES if one["metadata"]["name"] == name)
+            found = entry.obj if entry is not None else next(known, None)
             if found is None:
-                raise _refused(attributes, f"no PriorityClass with name {name} was found")
+                raise forbidden(attributes, f"no PriorityClass with name {name} was found")
         else:
             found = self._default()
             if found is not None:
@@ -75,7 +96,7 @@ class Classes:
             return None
         entry = self._store.get(Key(*_RUNTIMES, "", name))
         if entry is None:
-            raise _refused(attributes, f'pod rejected: RuntimeClass "{name}" not found')
+            raise forbidden(attributes, f'pod rejected: RuntimeClass "{name}" not found')
         return entry.obj
 
     def _run(self, attributes: Attributes, spec: Manifest) -> None:
@@ -86,14 +107,14 @@ class Classes:
         if overhead is not None:
             if spec.get("overhead") not in (None, overhead):
                 text = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-                raise _refused(attributes, text)
+                raise forbidden(attributes, text)
             spec["overhead"] = dict(overhead)
         scheduling = runtime.get("scheduling") or {}
         selector = dict(spec.get("nodeSelector") or {})
         for key, value in (scheduling.get("nodeSelector") or {}).items():
             if selector.setdefault(key, value) != value:
                 text = f"conflict: runtimeClass.Scheduling.NodeSelector[{key}] = {value}; "
-                raise _refused(attributes, f"{text}pod.Spec.NodeSelector[{key}] = {selector[key]}")
+                raise forbidden(attributes, f"{text}pod.Spec.NodeSelector[{key}] = {selector[key]}")
         if selector:
             spec["nodeSelector"] = selector
         tolerations = list(spec.get("tolerations") or [])
@@ -111,9 +132,5 @@ def _fix(attributes: Attributes, spec: Manifest, field: str, computed: Any, show
     given = spec.get(field)
     if given is not None and given != computed:
         text = f"the {shown} ({given}) must not be provided in pod spec; priority admission controller computed "
-        raise _refused(attributes, f"{text}{computed} from the given PriorityClass name")
+        raise forbidden(attributes, f"{text}{computed} from the given PriorityClass name")
     spec[field] = computed
-
-
-def _refused(attributes: Attributes, text: str) -> status.ApiError:
-    return status.forbidden(attributes.kind.resource, attributes.name, text)

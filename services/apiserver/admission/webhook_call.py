@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import ssl
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -17,6 +16,7 @@ from services._kit.kube.api import UNREADABLE, BadAnswer
 from services.apiserver.core.service_addresses import Resolver, Unresolved
 
 _LONGEST_TEXT = 4000
+JSON_PATCH = "JSONPatch"
 
 
 class CallFailed(Exception):
@@ -42,6 +42,12 @@ class WebhookTarget:
         host = f"{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}"
         return f"https://{host}/{path.lstrip('/')}"
 
+    @property
+    def server_name(self) -> str | None:
+        """The name that the certificate of a Service is for; None where the URL says it."""
+        service = self.service
+        return None if self.url else f"{service.get('name')}.{service.get('namespace')}.svc"
+
     def address(self, resolver: Resolver) -> str:
         """The URL to call; raises Unresolved."""
         if self.url:
@@ -53,16 +59,11 @@ class WebhookTarget:
             raise Unresolved("ServiceNotFound", f'service "{name}" not found')
         return found.rstrip("/") + "/" + (service.get("path") or "/").lstrip("/")
 
-    def context(self, client_context: Callable[[str], ssl.SSLContext | None]) -> ssl.SSLContext | bool:
-        """TLS settings, made once per configuration."""
-        if self.url.startswith("http:"):
-            return True
+    def context(self) -> ssl.SSLContext:
+        """TLS settings, made once per configuration; a webhook is shown no certificate of ours."""
         if self._context is None:
             bundle = base64.b64decode(self._bundle).decode()
-            context = client_context(bundle) or ssl.create_default_context(cadata=bundle or None)
-            if self.service:
-                context.check_hostname = False
-            self._context = context
+            self._context = ssl.create_default_context(cadata=bundle or None)
         return self._context
 
 
@@ -81,6 +82,7 @@ class _Response(msgspec.Struct, rename="camel"):
     patch: str | None = None
     patch_type: str | None = None
     warnings: list[str] | None = None
+    audit_annotations: dict[str, str] | None = None
     status: _Status | None = None
 
 
@@ -89,7 +91,6 @@ async def send(
     target: WebhookTarget,
     review: Manifest,
     timeout: int,
-    client_context: Callable[[str], ssl.SSLContext | None],
     resolver: Resolver,
 ) -> Manifest:
     """Send an AdmissionReview and return its response part; raises CallFailed."""
@@ -97,12 +98,16 @@ async def send(
     shown = f"{target.shown}{separator}timeout={timeout}s"
     try:
         url = f"{target.address(resolver)}{separator}timeout={timeout}s"
-        context = target.context(client_context)
+        context = target.context()
+        headers = {"Content-Type": "application/json", "Accept": "application/json, */*", **IDENTITY}
+        if target.server_name is not None:
+            headers["Host"] = f"{target.server_name}:{target.service.get('port') or 443}"
         async with session.post(
             url,
             data=msgspec.json.encode(review),
-            headers={"Content-Type": "application/json", "Accept": "application/json, */*", **IDENTITY},
+            headers=headers,
             ssl=context,
+            server_hostname=target.server_name,
             timeout=aiohttp.ClientTimeout(total=timeout),
             allow_redirects=False,
         ) as response:
@@ -115,10 +120,25 @@ async def send(
     except TimeoutError as e:
         raise CallFailed(f'Post "{shown}": context deadline exceeded') from e
     except aiohttp.ClientConnectorCertificateError as e:
-        raise CallFailed(f'Post "{shown}": x509: certificate signed by unknown authority') from e
+        raise CallFailed(f'Post "{shown}": x509: {_distrust(e)}') from e
     except (aiohttp.ClientError, BadAnswer, OSError, ValueError, ssl.SSLError) as e:
         raise CallFailed(f'Post "{shown}": {e}') from e
     return _response(body, review["apiVersion"])
+
+
+_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, 62
+"""What a certificate was refused for, as OpenSSL numbers it."""
+
+
+def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Why the certificate of a webhook is not accepted, and what to do about one whose time is over."""
+    found = error.certificate_error
+    code = getattr(found, "verify_code", 0)
+    if code in (_EXPIRED, _NOT_YET_VALID):
+        return "certificate has expired or is not yet valid: replace the certificate of the webhook"
+    if code == _OTHER_NAME:
+        return str(getattr(found, "verify_message", "")) or "certificate is not valid for this name"
+    return "certificate signed by unknown authority"
 
 
 def _status_text(code: int, text: str) -> str:
@@ -166,3 +186,28 @@ def _response(body: bytes, api_version: str) -> Manifest:
     except msgspec.ValidationError as e:
         raise CallFailed(f"webhook response has parts of wrong types: {e}") from e
     return response
+
+
+def check_response(response: Manifest, uid: str, version: str, *, mutating: bool) -> None:
+    """Check that a response belongs to its request and has no parts without each other; raises CallFailed.
+
+    The beta of reviews has no uid to compare, and its patches no type.
+    """
+    patch, kind = response.get("patch"), response.get("patchType")
+    if version != "v1":
+        if patch:
+            response.setdefault("patchType", JSON_PATCH)
+        return
+    if response.get("uid") != uid:
+        raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    if not mutating:
+        for name, value in (("patch", patch), ("patchType", kind)):
+            if value:
+                raise CallFailed(f"validating webhook may not return response.{name}")
+    elif patch and kind is None:
+        raise CallFailed("webhook returned response.patch but not response.patchType")
+    elif not patch and kind is not None:
+        raise CallFailed("webhook returned response.patchType but not response.patch")
+    elif kind is not None and kind != JSON_PATCH:
+        text = f'unsupported patch type "{kind}"' if kind else 'webhook returned invalid response.patchType of ""'
+        raise CallFailed(text)

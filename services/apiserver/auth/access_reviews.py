@@ -3,13 +3,16 @@
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from schemas.manifest import Manifest
+from services._rules.kubernetes.rbac.policy_rules import Access
 from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.auth.authentication import Authenticator
-from services.apiserver.auth.authorization import Access, Authorizer
+from services.apiserver.auth.authorization import Authorizer
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import Call, Identity
-from services.apiserver.core.status_errors import ApiError, method_not_allowed
+from services.apiserver.core.status_errors import method_not_allowed
 from services.apiserver.kinds.kind_model import Kind, Resource
 from services.apiserver.kinds.registry import Registry
 
@@ -112,16 +115,19 @@ class Reviews:
         return out
 
     def _rules(self, obj: Manifest, _: str, call: Call) -> Manifest:
-        if not obj["spec"].pop("namespace", ""):
+        namespace = obj["spec"].pop("namespace", "")
+        if not namespace:
             raise status.bad_request("no namespace on request")
-        everything = self._authorizer.decide(call.user, Access("*", "*", "*", "*", namespace="")).allowed
-        if not everything:
-            return {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
-        return {
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            "incomplete": False,
+        found = self._authorizer.rules(call.user, namespace)
+        rules = [rule.manifest() for rule in found.held]
+        out: Manifest = {
+            "resourceRules": [rule for rule in rules if "nonResourceURLs" not in rule],
+            "nonResourceRules": [rule for rule in rules if "nonResourceURLs" in rule],
+            "incomplete": found.incomplete,
         }
+        if found.problem:
+            out["evaluationError"] = found.problem
+        return out
 
     @staticmethod
     def _who_am_i(_: Manifest, __: str, call: Call) -> Manifest:
@@ -132,13 +138,18 @@ class Reviews:
         if not token:
             error = status.bad_request("token is required for TokenReview in authentication")
             raise error
-        try:
-            identity = self._authenticator.identify({"Authorization": f"Bearer {token}"}, None, time.time())
-        except ApiError:
+        asked = obj["spec"].get("audiences") or ([self._authenticator.audience] if self._authenticator.audience else [])
+        bearer = self._authenticator.bearer(token, time.time())
+        if bearer is None:
             return {"user": {}, "error": "invalid bearer token"}
-        out: Manifest = {"authenticated": True, "user": identity.user_info()}
-        if obj["spec"].get("audiences"):
-            out["audiences"] = obj["spec"]["audiences"]
+        shared = asked if bearer.audiences is None else [name for name in asked if name in bearer.audiences]
+        if asked and not shared:
+            held, wanted = msgspec.json.encode(bearer.audiences).decode(), msgspec.json.encode(asked).decode()
+            problem = f"token audiences {held} is invalid for the target audiences {wanted}"
+            return {"user": {}, "error": f"[invalid bearer token, {problem}]"}
+        out: Manifest = {"authenticated": True, "user": bearer.identity.user_info()}
+        if shared and (obj["spec"].get("audiences") or bearer.audiences is not None):
+            out["audiences"] = shared
         return out
 
 

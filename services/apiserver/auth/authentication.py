@@ -1,20 +1,20 @@
-"""Authentication: bearer tokens, client certificates and impersonation headers to an identity."""
+"""Authentication: bearer tokens and client certificates to an identity."""
 
-import base64
-import binascii
-import hashlib
-import hmac
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, Final
 
 import msgspec
 
+from services._rules.kubernetes.rbac.user_names import AUTHENTICATED, UNAUTHENTICATED
+from services.apiserver.auth.service_accounts import from_claims
+from services.apiserver.auth.token_signing import ServiceAccountTokens
 from services.apiserver.core.request_context import Identity
-from services.apiserver.core.status_errors import PlainError, unauthorized
+from services.apiserver.core.status_errors import unauthorized
 
-AUTHENTICATED = "system:authenticated"
+REMEMBERED: Final = 1.0
+"""Seconds for which a token that was good counts without another look at what it names."""
+_MOST_REMEMBERED: Final = 4096
 
 
 def parse_tokens(text: str) -> dict[str, Identity]:
@@ -32,58 +32,10 @@ def parse_tokens(text: str) -> dict[str, Identity]:
     return out
 
 
-class ServiceAccountTokens:
-    """Signs and checks tokens of service accounts (HS256, key kept in the data directory)."""
-
-    def __init__(self, key: bytes, issuer: str = "https://kubernetes.default.svc") -> None:
-        self._key = key
-        self.issuer = issuer
-
-    def sign(self, claims: Mapping[str, Any]) -> str:
-        """A compact JWT."""
-        head = _b64(msgspec.json.encode({"alg": "HS256", "typ": "JWT"}))
-        body = _b64(msgspec.json.encode({"iss": self.issuer, **claims}))
-        signed = f"{head}.{body}"
-        return f"{signed}.{_b64(hmac.digest(self._key, signed.encode(), hashlib.sha256))}"
-
-    def check(self, token: str, now: float) -> dict[str, Any] | None:
-        """The claims of a valid, unexpired token."""
-        signed, _, signature = token.rpartition(".")
-        expected = _b64(hmac.digest(self._key, signed.encode(), hashlib.sha256))
-        if not signed or not hmac.compare_digest(expected, signature):
-            return None
-        try:
-            body = signed.split(".")[1]
-            claims = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=dict[str, Any])
-        except (IndexError, binascii.Error, msgspec.DecodeError):
-            return None
-        return claims if claims.get("exp", 0) > now else None
-
-
-def _b64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def service_account(namespace: str, name: str, uid: str = "") -> Identity:
-    """The identity a service account acts under."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    return Identity(f"system:serviceaccount:{namespace}:{name}", uid, groups)
-
-
-def from_claims(claims: Mapping[str, Any]) -> Identity | None:
-    """The identity of a service account token's claims."""
-    subject = str(claims.get("sub", ""))
-    parts = subject.split(":")
-    if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"]:
-        return None
-    account = (claims.get("kubernetes.io") or {}).get("serviceaccount") or {}
-    return service_account(parts[2], parts[3], account.get("uid", ""))
-
-
 @lru_cache(maxsize=1024)
 def _from_subject(subject: tuple[tuple[tuple[str, str], ...], ...]) -> Identity | None:
     identity = from_certificate(subject)
-    return None if identity is None else _with_authenticated(identity)
+    return None if identity is None else with_authenticated(identity)
 
 
 def from_certificate(subject: Iterable[Iterable[tuple[str, str]]]) -> Identity | None:
@@ -98,74 +50,100 @@ def from_certificate(subject: Iterable[Iterable[tuple[str, str]]]) -> Identity |
     return Identity(name, "", tuple(groups)) if name else None
 
 
+class Bearer(msgspec.Struct, frozen=True):
+    """Who bears a token, and whom the token is for (None: for anybody)."""
+
+    identity: Identity
+    audiences: tuple[str, ...] | None = None
+
+
 class Authenticator:
     """Authenticates requests."""
 
     def __init__(self, tokens: Mapping[str, Identity], accounts: ServiceAccountTokens | None = None) -> None:
-        self._tokens = {t: _with_authenticated(i) for t, i in tokens.items()}
+        self._tokens = {t: with_authenticated(i) for t, i in tokens.items()}
         self._accounts = accounts
         self.bootstrap: Callable[[str, float], Identity | None] | None = None
         """Who bears a bootstrap token."""
+        self.anonymous: Identity | None = None
+        """Who makes a request without any credentials; without it such requests are refused."""
+        self.honours: Callable[[Mapping[str, Any], str, float], bool] | None = None
+        """Whether what a service account's token names still exists: (claims, token, now)."""
+        self.provider: Callable[[str, float], Identity | None] | None = None
+        """Who bears a token of an OpenID Connect provider."""
+        self.remembered = REMEMBERED
+        self._good: dict[str, tuple[float, Bearer]] = {}
 
     def add_token(self, token: str, identity: Identity) -> None:
         """Accept another token."""
-        self._tokens[token] = _with_authenticated(identity)
+        self._tokens[token] = with_authenticated(identity)
 
     def identify(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None, now: float) -> Identity:
         """The requester; raises 401."""
-        header = headers.get("Authorization")
-        identity: Identity | None = None
-        if header is not None:
-            kind, _, token = header.partition(" ")
-            if kind.lower() == "bearer":
-                token = token.strip()
-                identity = self._tokens.get(token)
-                if identity is None and self.bootstrap is not None and token.count(".") == 1:
-                    identity = self.bootstrap(token, now)
-                if identity is None and self._accounts is not None and token.count(".") == 2:
-                    claims = self._accounts.check(token, now)
-                    identity = from_claims(claims) if claims is not None else None
-        elif certificate:
+        kind, _, text = headers.get("Authorization", "").strip().partition(" ")
+        token = text.partition(" ")[0]
+        if kind.lower() == "bearer" and token:
+            found = self.bearer(token, now)
+            identity = found.identity if found is not None and self._for_us(found) else None
+        elif kind and self.anonymous is None:
+            identity = None
+        else:
             # The same for all requests of a connection.
-            identity = _from_subject(certificate.get("subject", ()))
+            identity = _from_subject(certificate.get("subject", ())) if certificate else self.anonymous
         if identity is None:
             raise unauthorized()
         return identity
 
+    @property
+    def audience(self) -> str:
+        """Whom tokens for this server are for."""
+        return self._accounts.issuer if self._accounts is not None else ""
 
-def impersonation(headers: Any, path: str) -> Identity | None:
-    """The identity that Impersonate-* headers ask for, None without any; the caller checks that it may be taken."""
-    wanted = [h for h in headers if h.lower().startswith("impersonate-")]
-    if not wanted:
-        return None
-    return _impersonated(headers, path)
+    def _for_us(self, bearer: Bearer) -> bool:
+        return bearer.audiences is None or self.audience in bearer.audiences
 
+    def bearer(self, token: str, now: float) -> Bearer | None:
+        """Who bears a good token, whomever it is for; None for a bad one.
 
-def _impersonated(headers: Any, path: str) -> Identity | None:
-    groups = headers.getall("Impersonate-Group", [])
-    extra: dict[str, list[str]] = {}
-    for name in headers:
-        low = name.lower()
-        if low.startswith("impersonate-extra-"):
-            extra[unquote(low[len("impersonate-extra-") :])] = headers.getall(name)
-    name = headers.get("Impersonate-User", "")
-    if not name:
-        if not groups and not extra:
+        What is found of a service account's token is remembered for a second: a token counts for that long after what
+        it names is gone.
+        """
+        if not token.isascii():
             return None
-        asked = [f"{{Group  {g}    }}" for g in groups]
-        asked += [f"{{UserExtra  {v}  authentication.k8s.io/v1  {k}}}" for k, values in extra.items() for v in values]
-        text = f'Internal Server Error: "{path}": requested [{" ".join(asked)}] without impersonating a user\n'
-        raise PlainError(500, text)
-    parts = name.split(":")
-    if not groups and len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]:
-        account = service_account(parts[2], parts[3])
-        return Identity(account.name, "", account.groups, extra)
-    if name == "system:anonymous":
-        return Identity(name, "", tuple(groups) or ("system:unauthenticated",), extra)
-    return _with_authenticated(Identity(name, headers.get("Impersonate-Uid", ""), tuple(groups), extra))
+        known = self._tokens.get(token)
+        if known is None and self.bootstrap is not None and token.count(".") == 1:
+            known = self.bootstrap(token, now)
+        if known is not None:
+            return Bearer(known)
+        if token.count(".") != 2:
+            return None
+        remembered = self._good.get(token)
+        if remembered is not None and 0 <= now - remembered[0] < self.remembered:
+            return remembered[1]
+        found = self._account(token, now)
+        if found is None and self.provider is not None and (user := self.provider(token, now)) is not None:
+            found = Bearer(with_authenticated(user))
+        self._good.pop(token, None)
+        if found is not None:
+            if len(self._good) >= _MOST_REMEMBERED:
+                self._good.clear()
+            self._good[token] = now, found
+        return found
+
+    def _account(self, token: str, now: float) -> Bearer | None:
+        """Who bears a token of a service account."""
+        claims = self._accounts.check(token, now) if self._accounts is not None else None
+        if claims is None or (self.honours is not None and not self.honours(claims, token, now)):
+            return None
+        identity = from_claims(claims)
+        audiences = claims.get("aud")
+        given = audiences if isinstance(audiences, list) else [audiences or self.audience]
+        told = tuple(map(str, given))
+        return Bearer(identity, told) if identity is not None else None
 
 
-def _with_authenticated(identity: Identity) -> Identity:
-    if AUTHENTICATED in identity.groups:
+def with_authenticated(identity: Identity) -> Identity:
+    """The identity in the group of all who are known, unless it is in that of those who are not."""
+    if AUTHENTICATED in identity.groups or UNAUTHENTICATED in identity.groups:
         return identity
     return Identity(identity.name, identity.uid, (*identity.groups, AUTHENTICATED), identity.extra)

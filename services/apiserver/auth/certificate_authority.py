@@ -5,13 +5,14 @@ import ipaddress
 import os
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-_YEARS = 10
+LIFETIME: Final = dt.timedelta(days=365 * 10)
+"""Of certificates for which nothing else is said."""
 _BACKDATED = dt.timedelta(days=1)
 """A machine whose clock is set back soon after its installation goes on trusting what was made before."""
 
@@ -28,9 +29,10 @@ def write_file(path: Path, data: bytes, mode: int = 0o600) -> None:
 class Authority:
     """A certificate authority in a directory: made on first use, read afterwards."""
 
-    def __init__(self, directory: Path, name: str = "fleetlog-ca") -> None:
+    def __init__(self, directory: Path, name: str = "fleetlog-ca", lifetime: dt.timedelta = LIFETIME) -> None:
         self.directory = directory
         self._name = name
+        self._lifetime = lifetime
         self._key: ec.EllipticCurvePrivateKey | None = None
         self._cert: x509.Certificate | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,15 @@ class Authority:
         assert self._key is not None
         assert self._cert is not None
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = _sign(_name(user, groups), self._cert.subject, key.public_key(), self._key, names=names, peer=peer)
+        cert = _sign(
+            _name(user, groups),
+            self._cert.subject,
+            key.public_key(),
+            self._key,
+            names=names,
+            peer=peer,
+            lifetime=self._lifetime,
+        )
         return cert.public_bytes(serialization.Encoding.PEM), _key_pem(key)
 
 
@@ -134,6 +144,7 @@ def _sign(
     ca: bool = False,
     names: list[str] | None = None,
     peer: bool = False,
+    lifetime: dt.timedelta = LIFETIME,
 ) -> "x509.Certificate":
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -147,7 +158,7 @@ def _sign(
         .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + dt.timedelta(days=365 * _YEARS))
+        .not_valid_after(now + lifetime)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)

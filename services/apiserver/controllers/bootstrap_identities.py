@@ -14,8 +14,8 @@ import structlog
 
 from services._kit.concurrency.keyed_work import WorkQueue
 from services._rules.identity import bootstrap_tokens as tokens
-from services.apiserver.admission.chain import Attributes
-from services.apiserver.auth.authentication import AUTHENTICATED
+from services._rules.kubernetes.rbac.user_names import AUTHENTICATED
+from services.apiserver.admission.chain import Attributes, nothing
 from services.apiserver.auth.confinement import REQUESTS
 from services.apiserver.controllers.in_process_client import LocalClient
 from services.apiserver.core import status_errors as status
@@ -57,8 +57,7 @@ class AgentRequests:
 
     resources = frozenset({"/".join(REQUESTS)})
 
-    async def mutate(self, attributes: Attributes) -> None:
-        """See the class: nothing is changed."""
+    mutate = nothing
 
     async def validate(self, attributes: Attributes) -> None:
         """Refuse requests for other signers and other names."""
@@ -84,7 +83,7 @@ class ClusterInfo:
 
     async def start(self) -> None:
         """Write it, and again whenever a token comes or goes."""
-        self._objects.store.listen(self._on_event)
+        self._objects.store.listen(self._on_event, ("", "secrets"), ("", "configmaps"))
         self._queue.add(tokens.INFO_NAME)
 
     async def stop(self) -> None:

@@ -1,18 +1,23 @@
 """Serves what CustomResourceDefinitions define: accepts names, registers kinds, and cleans up after deletions."""
 
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
 from schemas.manifest import Manifest
 from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
 from services.apiserver.crds import conditions
-from services.apiserver.crds.custom_kinds import custom_kinds
-from services.apiserver.crds.definition import FINALIZER
+from services.apiserver.crds.custom_kinds import CustomKind, custom_kinds
+from services.apiserver.crds.definition import FINALIZER, is_true
 from services.apiserver.crds.kind import CustomResourceDefinition
-from services.apiserver.kinds.kind_model import Kind
+from services.apiserver.crds.rules import compile_ahead
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.store.store_port import Conflict, Entry, Event, Key
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
 from services.apiserver.writes.object_writes import Objects
 
+_COMPILER = "definitions"
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 
 
@@ -26,6 +31,31 @@ def own_kind(registry: Registry) -> None:
             registry.add_kind(own)
 
 
+def _mark(crd: Manifest) -> object:
+    """What the kinds of a definition are made from."""
+    return crd["spec"], (crd.get("status") or {}).get("acceptedNames"), crd["metadata"].get("generation")
+
+
+def _lazy(kind: CustomKind) -> Iterator[tuple[Any, str, Any]]:
+    """What a kind computes when it is first used, as far as it was not: owner, name and property."""
+    for part in (*kind.definition.versions.values(), kind):
+        for name, value in vars(type(part)).items():
+            if isinstance(value, cached_property) and name not in vars(part):
+                yield part, name, value
+
+
+def _is_compiled(kind: CustomKind) -> bool:
+    return next(_lazy(kind), None) is None
+
+
+def _compile(kinds: list[CustomKind]) -> None:
+    """Compute what kinds otherwise compute when they are first used."""
+    for kind in kinds:
+        for part, name, value in list(_lazy(kind)):
+            # Not by the attribute, whose lock all of them share.
+            vars(part)[name] = value.func(part)
+
+
 class Definitions:
     """Follows definitions in the store."""
 
@@ -33,7 +63,9 @@ class Definitions:
         self._objects = objects
         self._deleter = deleter
         self._queue: WorkQueue[str] = WorkQueue(self._handle)
-        self._served: dict[str, tuple[object, list[Kind]]] = {}
+        self._served: dict[str, tuple[object, list[CustomKind]]] = {}
+        self._made: dict[str, tuple[object, list[CustomKind]]] = {}
+        """Kinds that were compiled and are not served yet."""
         deleter.first[f"{GROUP}/{PLURAL}"] = conditions.terminating
 
     async def start(self) -> None:
@@ -53,6 +85,9 @@ class Definitions:
     def _on_event(self, event: Event) -> None:
         key = event.entry.key
         if key.group == GROUP and key.resource == PLURAL:
+            # At once: the caller of DELETE may go on with a POST.
+            if not event.deleted and is_true(event.entry.obj, "Terminating"):
+                self._close(key.name)
             self._queue.add(key.name)
         elif event.deleted and self._served:
             # The last object of a definition that waits for its deletion.
@@ -78,11 +113,15 @@ class Definitions:
         others = [e.obj for e in self._of_group(crd["spec"]["group"])]
         new = conditions.settled(crd, others, timestamp(now()))
         if conditions.is_established(new):
+            await self._compile(new, len(entry.raw))
             self._serve(new)
         else:
             self._unserve(name)
         if new is not crd:
             await self._write(entry, new)
+        for kind in self._served.get(name, (None, []))[1]:
+            if kind.version.rules is not None:
+                await compile_ahead(kind.version.rules)
         return None
 
     def _mark_group(self, group: str, but: str) -> None:
@@ -133,17 +172,35 @@ class Definitions:
             self._queue.add(entry.key.name)
         return None
 
+    async def _compile(self, crd: Manifest, size: int) -> None:
+        """Compile the schemas of a definition, aside of the event loop where they are large."""
+        name, mark = crd["metadata"]["name"], _mark(crd)
+        made, kinds = self._served.get(name) or self._made.get(name) or (None, [])
+        if made != mark:
+            kinds = list(custom_kinds(crd))
+            self._made = {name: (mark, kinds)}
+        if not all(_is_compiled(kind) for kind in kinds):
+            await self._objects.aside.keep(_COMPILER, size, _compile, kinds)
+
     def _serve(self, crd: Manifest) -> None:
-        name = crd["metadata"]["name"]
-        mark = (crd["spec"], (crd.get("status") or {}).get("acceptedNames"), crd["metadata"].get("generation"))
+        name, mark = crd["metadata"]["name"], _mark(crd)
         have = self._served.get(name)
         if have is not None and have[0] == mark:
             return
         self._unserve(name)
-        kinds: list[Kind] = list(custom_kinds(crd))
+        made, kinds = self._made.pop(name, (None, []))
+        if made != mark:
+            kinds = list(custom_kinds(crd))
         for kind in kinds:
             self._objects.registry.add_kind(kind)
         self._served[name] = (mark, kinds)
+        if is_true(crd, "Terminating"):
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        """Take no new objects of a definition that terminates."""
+        for kind in self._served.get(name, (None, []))[1]:
+            kind.closing = "custom resource definition is terminating"
 
     def _unserve(self, name: str) -> None:
         for kind in self._served.pop(name, (None, []))[1]:

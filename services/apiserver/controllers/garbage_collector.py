@@ -9,11 +9,12 @@ from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Entry, Event, Key
-from services.apiserver.writes.deletion import FOREGROUND, ORPHAN, DeleteOptions, Deleter
+from services.apiserver.writes.delete_options import FOREGROUND, ORPHAN, DeleteOptions
+from services.apiserver.writes.deletion import Deleter
 from services.apiserver.writes.object_writes import Objects
 
 _OWNERS = b'"ownerReferences":'
-_WORDS = (_OWNERS, b'"deletionTimestamp":')
+_DELETED = b'"deletionTimestamp":'
 
 
 class GarbageCollector:
@@ -59,7 +60,8 @@ class GarbageCollector:
 
     def _index(self, entry: Entry, prev: Entry | None) -> None:
         # Most objects have no owners and are not being deleted, which their bytes show without decoding.
-        if not any(word in entry.raw for word in _WORDS) and (prev is None or _OWNERS not in prev.raw):
+        raw = entry.raw
+        if _OWNERS not in raw and _DELETED not in raw and (prev is None or _OWNERS not in prev.raw):
             return
         meta = entry.obj["metadata"]
         owners = meta.get("ownerReferences") or ()
@@ -121,9 +123,13 @@ class GarbageCollector:
         return None
 
     def _is_gone(self, owner: Manifest, namespace: str) -> bool:
-        """Whether an owner of a served kind does not exist any more (unknown kinds count as there)."""
-        key = self._owner_key(owner, namespace)
-        if key is None:
+        """Whether an owner of a served kind does not exist any more.
+
+        An unknown kind counts as there, and so does an object of a namespace as the owner of one of none: which
+        namespace is meant cannot be told.
+        """
+        kind, key = self._owner_kind(owner), self._owner_key(owner, namespace)
+        if kind is None or key is None or (kind.resource.namespaced and not namespace):
             return False
         found = self._objects.store.get(key)
         return found is None or found.obj["metadata"]["uid"] != owner["uid"]
@@ -134,9 +140,9 @@ class GarbageCollector:
         if not gone:
             return
         if len(gone) == len(owners):
-            uid = entry.obj["metadata"]["uid"]
-            options = DeleteOptions({"preconditions": {"uid": uid}}, {})
-            await self._delete(kind, entry.key, options)
+            meta = entry.obj["metadata"]
+            body = {"propagationPolicy": _policy_of(meta), "preconditions": {"uid": meta["uid"]}}
+            await self._delete(kind, entry.key, DeleteOptions(body, {}))
             return
         uids = {o["uid"] for o in gone}
         await self._drop(kind, entry.key, uids)
@@ -189,10 +195,28 @@ class GarbageCollector:
             if not meta.get("deletionTimestamp"):
                 body = {"propagationPolicy": "Foreground", "preconditions": {"uid": meta["uid"]}}
                 await self._delete(dependent, key, DeleteOptions(body, {}))
-            if self._objects.store.get(key) is not None and any(o.get("blockOwnerDeletion") for o in mine):
+            if self._objects.store.get(key) is None or not any(o.get("blockOwnerDeletion") for o in mine):
+                continue
+            if not self._owns(meta["uid"], entry):
                 blocking = True
         if not blocking:
             await self._finish(kind, entry.key, FOREGROUND)
+
+    def _owns(self, uid: str, entry: Entry) -> bool:
+        """Whether an object is above another one among its owners: such two would wait for each other for ever."""
+        seen: set[str] = set()
+        waiting = [entry]
+        while waiting:
+            at = waiting.pop()
+            for owner in at.obj["metadata"].get("ownerReferences") or ():
+                if owner["uid"] == uid:
+                    return True
+                key = self._owner_key(owner, at.key.namespace)
+                above = None if key is None else self._objects.store.get(key)
+                if above is not None and owner["uid"] not in seen and above.obj["metadata"]["uid"] == owner["uid"]:
+                    seen.add(owner["uid"])
+                    waiting.append(above)
+        return False
 
     async def _finish(self, kind: Kind, key: Key, finalizer: str) -> None:
         def make(old: Manifest) -> Manifest:
@@ -205,3 +229,11 @@ class GarbageCollector:
             return new
 
         await self._update(kind, key, make)
+
+
+def _policy_of(meta: Manifest) -> str:
+    """How the dependents of an object that goes with its owners are treated: its finalizers may say so."""
+    finalizers = meta.get("finalizers") or ()
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"

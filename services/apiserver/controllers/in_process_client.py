@@ -13,7 +13,7 @@ from services.apiserver.core.request_context import LOOPBACK, Call, Identity
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.reads.list_requests import select
+from services.apiserver.reads.list_requests import present
 from services.apiserver.reads.request_selectors import Selection
 from services.apiserver.store.store_port import Entry
 from services.apiserver.writes.deletion import DeleteOptions, Deleter
@@ -63,8 +63,10 @@ class LocalClient:
     ) -> list[Manifest]:
         """Objects that match, ordered by namespace and name; with a name only those called so, in any namespace."""
         kind = self.kind(api_version, plural)
-        found = select(self._objects.store, kind, namespace, Selection(kind, label, field))
-        return [kind.from_store(e.obj) for e in found if not name or e.key.name == name]
+        selection = Selection(kind, label, field)
+        entries = present(self._objects.store, kind, namespace, selection)
+        found = (kind.from_store(e.obj) for e in entries if not name or e.key.name == name)
+        return [obj for obj in found if selection.matches(obj)]
 
     async def create(self, api_version: str, plural: str, obj: Manifest) -> Manifest:
         """Create an object in the namespace its metadata names."""

@@ -4,10 +4,13 @@ from services._kit.concurrency.keyed_work import WorkQueue
 from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.store.store_port import Conflict, Event, Key
-from services.apiserver.writes.deletion import DeleteOptions, Deleter
+from services.apiserver.writes.delete_options import DeleteOptions
+from services.apiserver.writes.deletion import Deleter
 from services.apiserver.writes.object_writes import Objects
 
 _FINALIZER = "kubernetes"
+_BACKGROUND = {"propagationPolicy": "Background"}
+"""Some kinds orphan their dependents unless told otherwise; those go with the namespace as well."""
 
 
 class NamespaceController:
@@ -57,7 +60,7 @@ class NamespaceController:
             for item in list(store.list(group, plural, name)):
                 if not item.obj["metadata"].get("deletionTimestamp"):
                     try:
-                        await self._deleter.discard(kind, item.key, DeleteOptions({}, {}), call)
+                        await self._deleter.discard(kind, item.key, DeleteOptions(_BACKGROUND, {}), call)
                     except ApiError as e:
                         # An object that is protected from deletion must not keep the others.
                         refused = e

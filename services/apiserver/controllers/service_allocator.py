@@ -29,15 +29,13 @@ class ServiceAllocator:
         """Learn what is held."""
         for entry in self._store.list("", "services"):
             self._hold(entry)
-        self._store.listen(self._on_event)
+        self._store.listen(self._on_event, ("", "services"))
 
     async def stop(self) -> None:
         """Nothing to let go."""
 
     def _on_event(self, event: Event) -> None:
         key = event.entry.key
-        if key.group or key.resource != "services":
-            return
         if event.prev is not None:
             for ip in _ips(event.prev.obj):
                 if self._ips.get(ip) == key:

@@ -1,15 +1,20 @@
 """What a request asks for: path and query of an HTTP request taken apart."""
 
 import re
+from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote
 
+from services._rules.kubernetes.patch.go_text import go_quote
 from services._rules.kubernetes.validation import field_errors as fields
-from services.apiserver.core.status_errors import ApiError, bad_request, invalid
+from services.apiserver.core.status_errors import bad_request, internal, invalid
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MANAGER_LENGTH = 128
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_TRUE = {"1", "t", "T", "TRUE", "true", "True"}
+_LARGEST = 2**63
+_LONGEST = 1000
+WATCH_LISTS = 27
+"""The minor release from which a watch may begin with what there is (`sendInitialEvents`)."""
 
 
 class RequestInfo:
@@ -66,14 +71,18 @@ def parse_query(raw: str) -> dict[str, str]:
 
 def truth(value: str | None) -> bool:
     """A boolean parameter: present and not false."""
-    return value is not None and value not in ("false", "0")
+    return value is not None and value != "0" and value.lower() != "false"
 
 
 def integer(value: str) -> int:
     """A whole number parameter; raises 400 worded as Go's parser does."""
     if _INTEGER.fullmatch(value) is None:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
-    return int(value)
+        raise bad_request(f"strconv.ParseInt: parsing {go_quote(value)}: invalid syntax")
+    # Longer texts are out of range whatever their digits are, but for zeros in front.
+    number = int(value) if len(value) <= _LONGEST else _LARGEST
+    if not -_LARGEST <= number < _LARGEST:
+        raise bad_request(f"strconv.ParseInt: parsing {go_quote(value)}: value out of range")
+    return number
 
 
 def write_options(query: dict[str, str]) -> list[fields.FieldError]:
@@ -86,6 +95,8 @@ def write_options(query: dict[str, str]) -> list[fields.FieldError]:
         if not letter.isprintable():
             text = f"invalid character U+{ord(letter):04X} (at position {position})"
             found.append(fields.invalid("fieldManager", manager, text))
+    if "dryRun" in query and query["dryRun"] != "All":
+        found.append(fields.not_supported("dryRun", fields.go_strings([query["dryRun"]]), ["All"]))
     if validation not in _VALIDATIONS:
         found.append(fields.not_supported("fieldValidation", validation, _VALIDATIONS))
     return found
@@ -98,11 +109,12 @@ class ListOptions:
         "bookmarks",
         "continue_",
         "field",
+        "initial",
         "label",
         "limit",
         "match",
+        "release",
         "revision",
-        "send_initial",
         "timeout",
         "watch",
     )
@@ -115,47 +127,78 @@ class ListOptions:
         self.match = query.get("resourceVersionMatch", "")
         self.continue_ = query.get("continue", "")
         limit, timeout = query.get("limit"), query.get("timeoutSeconds")
-        self.limit = integer(limit) if limit else 0
-        self.timeout = integer(timeout) if timeout else None
+        self.timeout = None if timeout is None else integer(timeout)
+        self.limit = 0 if limit is None else integer(limit)
         self.bookmarks = truth(query.get("allowWatchBookmarks"))
-        self.send_initial = query.get("sendInitialEvents", "") in _TRUE
+        self.initial = truth(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
+        self.release = WATCH_LISTS
+        """The minor release whose refusals are wanted."""
 
-    def check(self) -> None:
-        """Refuse combinations that have no meaning."""
-        found: list[fields.FieldError] = []
-        name = "resourceVersionMatch"
-        if self.watch and self.send_initial and self.match != "NotOlderThan":
-            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            found.append(fields.forbidden(name, text))
-        elif self.match:
-            if self.watch and not self.send_initial:
-                found.append(fields.forbidden(name, "resourceVersionMatch is forbidden for watch"))
-            elif not self.watch and not self.revision:
-                found.append(
-                    fields.forbidden(name, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-                )
-            elif self.continue_:
-                found.append(fields.forbidden(name, "resourceVersionMatch is forbidden when continue is provided"))
-            elif self.match not in ("Exact", "NotOlderThan"):
-                found.append(fields.not_supported(name, self.match, ["Exact", "NotOlderThan", ""]))
-            elif self.match == "Exact" and self.revision == "0":
-                found.append(
-                    fields.forbidden(name, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-                )
+    @property
+    def send_initial(self) -> bool:
+        """Whether a watch begins with what there is and says when that is complete."""
+        return bool(self.initial)
+
+    def check(self, release: int = WATCH_LISTS) -> None:
+        """Refuse combinations that have no meaning, as a minor release does."""
+        self.release = release
+        if release < WATCH_LISTS:
+            self.initial = None
+        modern = release >= WATCH_LISTS
+        found = list(self._of_watch() if modern and self.watch else self._of_list(modern=modern))
         if found:
             raise invalid("ListOptions.meta.k8s.io", "", found)
 
+    def _of_watch(self) -> Iterator[fields.FieldError]:
+        if self.initial is not None and self.match != "NotOlderThan":
+            yield _unfit("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        if not self.match:
+            return
+        if self.initial is None:
+            yield _unfit("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        if self.match not in _MATCHES:
+            yield fields.not_supported(_MATCH, self.match, [*_MATCHES, ""])
+        if self.continue_:
+            yield _unfit("resourceVersionMatch is forbidden when continue is provided")
 
-def revision_of(text: str) -> int:
-    """A resourceVersion parameter as a number (0 when empty)."""
-    if not text:
-        return 0
-    if not text.isascii() or not text.isdigit():
-        shown = f'"{text}"'
-        raise ApiError(
-            500, "", f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: invalid syntax"
-        )
-    return int(text)
+    def _of_list(self, *, modern: bool) -> Iterator[fields.FieldError]:
+        if self.match:
+            if self.watch:
+                yield _unfit("resourceVersionMatch is forbidden for watch")
+            if not self.revision:
+                yield _unfit("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            if self.continue_:
+                yield _unfit("resourceVersionMatch is forbidden when continue is provided")
+            if self.match not in _MATCHES:
+                yield fields.not_supported(_MATCH, self.match, [*_MATCHES, ""])
+            if self.match == "Exact" and self.revision == "0":
+                yield _unfit('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        if modern and self.initial is not None:
+            yield fields.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+
+
+_MATCH = "resourceVersionMatch"
+_MATCHES = ("Exact", "NotOlderThan")
+
+
+def _unfit(text: str) -> fields.FieldError:
+    return fields.forbidden(_MATCH, text)
+
+
+def revision_problem(text: str) -> str:
+    """What is wrong with a resourceVersion parameter; empty where nothing is."""
+    if not text or (text.isascii() and text.isdigit() and int(text[:_LONGEST]) < 2 * _LARGEST):
+        return ""
+    shown = go_quote(text)
+    wrong = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+    return f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {wrong}"
+
+
+def revision_of(text: str, release: int = WATCH_LISTS) -> int:
+    """A resourceVersion parameter as a number (0 when empty); raises 400, as old releases do 500."""
+    if problem := revision_problem(text):
+        raise bad_request(problem) if release >= WATCH_LISTS else internal(problem)
+    return int(text) if text else 0
 
 
 def version_document(release: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-SYSTEM_MASTERS = "system:masters"
+from services._rules.kubernetes.rbac.user_names import AUTHENTICATED, MASTERS
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Identity(msgspec.Struct, frozen=True):
         return out
 
 
-LOOPBACK = Identity("system:apiserver", "", (SYSTEM_MASTERS, "system:authenticated"))
+LOOPBACK = Identity("system:apiserver", "", (MASTERS, AUTHENTICATED))
 
 
 class Call(msgspec.Struct):
@@ -46,6 +46,10 @@ class Call(msgspec.Struct):
     """Whether managedFields were computed by a server-side apply already."""
     options: dict[str, Any] | None = None
     warnings: list[str] = []
+    annotations: dict[str, str] = {}
+    """What admission has to say about the request in the audit log."""
+    weight: int = 0
+    """Bytes of the body of the request."""
 
 
 def timestamp(moment: dt.datetime) -> str:

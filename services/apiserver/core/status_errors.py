@@ -23,11 +23,14 @@ class ApiError(Exception):
         super().__init__(message)
         self.code, self.reason, self.message, self.details = code, reason, message, details
         self.headers = headers
+        self.continue_ = ""
+        """The token of a list that can go on all the same."""
         self.warnings: list[str] = []
 
     @property
     def status(self) -> Manifest:
-        out: Manifest = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        meta = {"continue": self.continue_} if self.continue_ else {}
+        out: Manifest = {"kind": "Status", "apiVersion": "v1", "metadata": meta, "status": "Failure"}
         out["message"] = self.message
         if self.reason:
             out["reason"] = self.reason
@@ -64,6 +67,11 @@ def not_found(resource: Resource, name: str, subresource: str = "") -> ApiError:
     if resource.group:
         shown += f".{resource.group}"
     return ApiError(404, "NotFound", f'{shown} "{name}" not found', _details(resource, name, subresource))
+
+
+def unnamed(name: str) -> ApiError:
+    """400 for an object without a name, at the path of one with this name."""
+    return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
 
 def no_such_path() -> ApiError:
@@ -104,8 +112,22 @@ def forbidden(resource: Resource, name: str, text: str, causes: list[dict[str, s
     return ApiError(403, "Forbidden", f"{shown} is forbidden: {text}", details)
 
 
+_MOST_TEXT = 512 * 1024
+
+
+def _told(errors: list[FieldError]) -> list[FieldError]:
+    """Return the errors that an answer has room for: all but for objects that are made to have very many."""
+    size = 0
+    for number, error in enumerate(errors, start=1):
+        size += len(error.message()) + len(error.field)
+        if size > _MOST_TEXT:
+            return errors[:number]
+    return errors
+
+
 def invalid(group_kind: str, name: str, errors: list[FieldError]) -> ApiError:
     """Several field errors as one 422; `group_kind` is Kind or Kind.group."""
+    errors = _told(errors)
     short, _, group = group_kind.partition(".")
     details: dict[str, Any] = {}
     if name:
@@ -131,6 +153,16 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", text, {})
 
 
+def too_many_requests(text: str = "Too many requests, please try again later.") -> ApiError:
+    """429 with the time after which to try again."""
+    return ApiError(429, "TooManyRequests", text, {"retryAfterSeconds": 1}, {"Retry-After": "1"})
+
+
+def create_while(resource: Resource, state: str) -> ApiError:
+    """405 for a new object of a kind that takes none in its present state."""
+    return ApiError(405, "MethodNotAllowed", f"create not allowed while {state}", _details(resource, ""))
+
+
 def internal(message: str) -> ApiError:
     """An error without a reason, code 500."""
     return ApiError(500, "", message)
@@ -143,6 +175,12 @@ def unsupported_media(accepted: list[str]) -> ApiError:
 
 def unavailable(message: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
+
+
+def timed_out() -> ApiError:
+    """504 for a request that took longer than it may."""
+    text = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+    return ApiError(504, "Timeout", text, {})
 
 
 def expired(requested: int, floor: int) -> ApiError:

@@ -8,9 +8,10 @@ from typing import Any, Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import simple_fields
 from services._rules.kubernetes.validation.field_errors import FieldError, invalid
-from services._rules.policies.unsupported import unsupported_fields
+from services._rules.policies.unsupported import unsupported_kind
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
+from services.apiserver.crds.rules import RuleNode, blocked, compile_rules, incomplete
 from services.apiserver.crds.shape import Change, compile_default, compile_prune
 from services.apiserver.crds.validate import compile_validate
 from services.apiserver.kinds.decoding import field_tables as schemas
@@ -19,7 +20,7 @@ from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Sch
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ANYTHING: Final[Schema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _FRACTION: Final = re.compile(rb"[0-9][.eE]")
-_OURS: Final = ".karmada.io"
+_OURS: Final = (".karmada.io", "multicluster.x-k8s.io")
 _RESOURCE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _MAX_INT32: Final = 2**31 - 1
 
@@ -54,6 +55,11 @@ class Version:
     def unique(self) -> Any:
         """Finds duplicates in set and map lists."""
         return compile_lists(self.schema)
+
+    @cached_property
+    def rules(self) -> RuleNode | None:
+        """Evaluates the rules of the schema; None if it has none."""
+        return compile_rules(self.schema)
 
     @cached_property
     def embedded(self) -> Any:
@@ -194,7 +200,7 @@ class CustomKind(Kind):
         found = self._check(obj)
         if self.version.unique is not None:
             self.version.unique(obj, "", found)
-        return found
+        return self._obey(obj, None, found)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with an update; duplicates in lists only where the old object had none."""
@@ -204,7 +210,14 @@ class CustomKind(Kind):
             self.version.unique(old, "", before)
             if not before:
                 self.version.unique(new, "", found)
-        return found
+        return self._obey(new, old, found)
+
+    def _obey(self, obj: Manifest, old: Manifest | None, found: list[FieldError]) -> list[FieldError]:
+        """Return the errors with those that the rules of the schema find, which need an object of the right form."""
+        rules = self.version.rules
+        if rules is None:
+            return found
+        return [*found, incomplete()] if blocked(found) else found + rules.validate(obj, old)
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with a write to the status subresource."""
@@ -219,11 +232,23 @@ class CustomKind(Kind):
             self.version.embedded(obj, "", found)
         return found
 
+    def field_selectors(self, obj: Manifest) -> dict[str, str]:
+        """Return name, namespace and the fields that the definition makes selectable."""
+        found = super().field_selectors(obj)
+        for item in self.version.raw.get("selectableFields") or ():
+            path = item["jsonPath"].removeprefix(".")
+            value: Any = obj
+            for name in path.split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            found[path] = "" if value is None else shown
+        return found
+
     def warnings(self, obj: Manifest) -> list[str]:
         """Return the deprecation of this version, if it is deprecated, and what in the object has no effect yet."""
         found = [self.deprecation] if self.deprecation else []
         if self.resource.group.endswith(_OURS):
-            found += unsupported_fields(self.resource.kind, obj)
+            found += unsupported_kind(self.resource.kind)
         return found
 
 

@@ -5,7 +5,9 @@ of the spec (`spec.validation`, `spec.subresources`, …), as an API server does
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_syntax
@@ -14,16 +16,22 @@ from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
     Raw,
+    duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
 )
 from services.apiserver.crds.approval import check_approval
+from services.apiserver.crds.rule_checks import field_at
 from services.apiserver.crds.schema_rules import check_schema
 from services.apiserver.crds.structural import any_schema
 
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+_PER_VERSION: Final = frozenset({"schema", "subresources", "additionalPrinterColumns", "selectableFields"})
+_MOST_SELECTABLE: Final = 8
+_SELECTABLE_TYPES: Final = ("string", "boolean", "integer")
+_LONGEST_WARNING: Final = 256
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
@@ -92,11 +100,20 @@ def _spec(spec: Manifest, *, beta: bool) -> Iterator[FieldError]:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
     yield from _enum("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
     versions = spec.get("versions") or []
-    folded = {field for field in ("schema", "subresources", "additionalPrinterColumns") if _same(versions, field)}
+    folded = {field for field in _PER_VERSION if _same(versions, field)}
     if not beta:
         for index, version in enumerate(versions):
-            if not _schema(version):
+            if _schema(version) is None:
                 yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+    elif not spec.get("preserveUnknownFields"):
+        for index, version in enumerate(versions):
+            if version.get("served") and _schema(version) is None:
+                yield required(
+                    f"spec.versions[{index}].schema.openAPIV3Schema", "because otherwise all fields are pruned"
+                )
+    if not beta and spec.get("preserveUnknownFields") and any(_has_defaults(version) for version in versions):
+        text = "must be false in order to use defaults in the schema"
+        yield invalid("spec.preserveUnknownFields", True, text)
     structural = not spec.get("preserveUnknownFields") or any(_extended(version) for version in versions)
     yield from _versions(versions, folded, structural=structural, defaults=not beta)
     yield from _required_names(spec["names"])
@@ -104,7 +121,11 @@ def _spec(spec: Manifest, *, beta: bool) -> Iterator[FieldError]:
     if versions:
         paths = {"schema": "spec.validation", "subresources": "spec.subresources"}
         yield from _version(versions[0], "spec", paths, folded, structural=structural, defaults=not beta)
-    yield from _conversion(spec.get("conversion") or {"strategy": "None"})
+    conversion = spec.get("conversion") or {"strategy": "None"}
+    if conversion.get("strategy") != "None" and spec.get("preserveUnknownFields"):
+        text = "must be None if spec.preserveUnknownFields is true"
+        yield invalid("spec.conversion.strategy", conversion.get("strategy", ""), text)
+    yield from _conversion(conversion)
 
 
 def _same(versions: list[Manifest], field: str) -> bool:
@@ -123,8 +144,13 @@ def _extended(version: Manifest) -> bool:
     )
 
 
+def _has_defaults(version: Manifest) -> bool:
+    schema = _schema(version)
+    return schema is not None and any_schema(schema, lambda part: "default" in part)
+
+
 def _versions(versions: list[Manifest], folded: set[str], *, structural: bool, defaults: bool) -> Iterator[FieldError]:
-    own = {"schema", "subresources", "additionalPrinterColumns"} - folded
+    own = _PER_VERSION - folded
     for index, version in enumerate(versions):
         here = f"spec.versions[{index}]"
         name = version.get("name", "")
@@ -132,9 +158,7 @@ def _versions(versions: list[Manifest], folded: set[str], *, structural: bool, d
             yield invalid(f"{here}.name", name, ",".join(texts))
         paths = {"schema": f"{here}.schema", "subresources": f"{here}.subresources"}
         yield from _version(version, here, paths, own, structural=structural, defaults=defaults)
-        if version.get("deprecationWarning") and not version.get("deprecated"):
-            text = "can only be set for deprecated versions"
-            yield invalid(f"{here}.deprecationWarning", version["deprecationWarning"], text)
+        yield from _deprecation_warning(version, here)
     shown = Raw(go_syntax(versions))
     if len({version.get("name") for version in versions}) < len(versions):
         yield invalid("spec.versions", shown, "must contain unique version names")
@@ -144,8 +168,27 @@ def _versions(versions: list[Manifest], folded: set[str], *, structural: bool, d
         yield invalid("spec.version", versions[0].get("name", ""), ",".join(texts))
 
 
+def _deprecation_warning(version: Manifest, path: str) -> Iterator[FieldError]:
+    given, field = version.get("deprecationWarning"), f"{path}.deprecationWarning"
+    if given is None:
+        return
+    if not version.get("deprecated"):
+        yield invalid(field, given, "can only be set for deprecated versions")
+        return
+    if len(given.encode()) > _LONGEST_WARNING:
+        yield invalid(field, given, f"must be <= {_LONGEST_WARNING} characters long")
+    if not given:
+        yield invalid(field, given, "must not be an empty string")
+    for at, sign in enumerate(given):
+        if not sign.isprintable():
+            index = len(given[:at].encode())
+            text = "must only contain printable UTF-8 characters; non-printable character found at index"
+            yield invalid(field, given, f"{text} {index}")
+            return
+
+
 def _version(
-    version: Manifest, path: str, paths: dict[str, str], fields: set[str], *, structural: bool, defaults: bool
+    version: Manifest, path: str, paths: dict[str, str], fields: AbstractSet[str], *, structural: bool, defaults: bool
 ) -> Iterator[FieldError]:
     """Check those of a version's schema, subresources and columns that are in `fields`."""
     subresources = version.get("subresources") or {}
@@ -159,6 +202,31 @@ def _version(
     if "additionalPrinterColumns" in fields:
         for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
             yield from _column(column, f"{path}.additionalPrinterColumns[{index}]")
+    if "selectableFields" in fields and version.get("selectableFields"):
+        yield from _selectable(version["selectableFields"], schema or {}, f"{path}.selectableFields")
+
+
+def _selectable(fields: list[Manifest], schema: Manifest, path: str) -> Iterator[FieldError]:
+    known: set[str] = set()
+    for index, item in enumerate(fields):
+        field, given = f"{path}[{index}].jsonPath", item.get("jsonPath", "")
+        if not given:
+            yield required(field)
+            continue
+        found, problem = (None, "array notation is not allowed") if "[" in given else field_at(given, schema)
+        if problem:
+            yield invalid(field, given, f"is an invalid path: {problem}")
+            continue
+        if given.startswith(".metadata"):
+            yield invalid(field, given, "must not point to fields in metadata")
+        if (found or {}).get("type") not in _SELECTABLE_TYPES:
+            text = "must point to a field of type string, boolean or integer. "
+            yield invalid(field, given, f"{text}Enum string fields and strings with formats are allowed.")
+        if given in known:
+            yield duplicate(field, given)
+        known.add(given)
+    if len(known) > _MOST_SELECTABLE:
+        yield FieldError(ErrorType.TOO_MANY, path, f"must have at most {_MOST_SELECTABLE} items", len(known))
 
 
 def _scale(scale: Manifest, path: str) -> Iterator[FieldError]:
@@ -244,17 +312,66 @@ def _conversion(conversion: Manifest) -> Iterator[FieldError]:
     elif bool(client.get("url")) == bool(client.get("service")):
         yield required(client_field, "exactly one of url or service is required")
     elif url := client.get("url"):
-        if not url.startswith("https://"):
-            text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-            yield invalid(f"{client_field}.url", url.partition("://")[0], text)
+        yield from _webhook_url(url, f"{client_field}.url")
     else:
-        for name in ("name", "namespace"):
-            if not client["service"].get(name):
-                yield required(f"{client_field}.service.{name}", f"service {name} is required")
+        yield from _webhook_service(client["service"], f"{client_field}.service")
     if not reviews:
         yield required(review_field)
-    elif not {"v1", "v1beta1"}.intersection(reviews):
+        return
+    for index, name in enumerate(reviews):
+        if name in reviews[:index]:
+            yield invalid(f"{review_field}[{index}]", name, "duplicate version")
+        else:
+            for text in names.dns1035(name):
+                yield invalid(f"{review_field}[{index}]", name, text)
+    if not {"v1", "v1beta1"}.intersection(reviews):
         yield invalid(review_field, Raw(go_syntax(reviews)), "must include at least one of v1, v1beta1")
+
+
+_URL_FORM: Final = "; desired format: https://host[/path]"
+
+
+def _webhook_url(url: str, field: str) -> Iterator[FieldError]:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        yield required(field, f"url must be a valid URL: {error}{_URL_FORM}")
+        return
+    if parts.scheme != "https":
+        yield invalid(field, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
+    if not parts.netloc:
+        yield invalid(field, parts.netloc, f"host must be specified{_URL_FORM}")
+    if "@" in parts.netloc:
+        yield invalid(field, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL")
+    if parts.fragment:
+        yield invalid(field, parts.fragment, "fragments are not permitted in the URL")
+    if parts.query:
+        yield invalid(field, parts.query, "query parameters are not permitted in the URL")
+
+
+def _webhook_service(service: Manifest, field: str) -> Iterator[FieldError]:
+    for name in ("name", "namespace"):
+        if not service.get(name):
+            yield required(f"{field}.{name}", f"service {name} is required")
+    port = service.get("port", 443)
+    if not 1 <= port <= 65535:
+        yield invalid(f"{field}.port", port, "port is not valid: must be between 1 and 65535, inclusive")
+    path = service.get("path")
+    if path in (None, "/"):
+        return
+    where = f"{field}.path"
+    if path == "//":
+        yield invalid(where, path, "segment[0] may not be empty")
+        return
+    if not path.startswith("/"):
+        yield invalid(where, path, "must start with a '/'")
+    segments = path.removeprefix("/").removesuffix("/").split("/")
+    for index, segment in enumerate(segments):
+        if not segment:
+            yield invalid(where, path, f"segment[{index}] may not be empty")
+        else:
+            for text in names.subdomain(segment):
+                yield invalid(where, path, f"segment[{index}]: {text}")
 
 
 def _stored_versions(crd: Manifest) -> Iterator[FieldError]:

@@ -2,8 +2,8 @@
 
 `python -m services.apiserver.crds.generate k8s/crds` writes one YAML file per kind, and into `optional/` those of the
 kinds that the aggregated API serves otherwise (for installations without aggregation). Nothing newer than Kubernetes
-1.20 is used. The older version of bindings is served without conversion: it shows the same object without what only the
-newer one has, replicas among it, which it would have elsewhere.
+1.20 is used. The older version of bindings is served without conversion here: it shows the same object without what
+only the newer one has, replicas among it. `fleetlog crds print --all --webhook-url URL` adds the conversion.
 """
 
 import sys
@@ -11,12 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from schemas.api.descriptions import karmada_description, kubernetes_description
 from schemas.api.field_types import karmada_kinds
 from schemas.manifest import Manifest
 
 Schema = dict[str, Any]
 
-OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "ResourceRegistry", "Work"})
+OPTIONAL: Final = frozenset({"Cluster", "ClusterResourceBinding", "ResourceBinding", "Work"})
+_UNCHECKED_STATUS: Final = frozenset({"Cluster", "ResourceRegistry"})
+"""Kinds that Karmada serves itself and not by a definition: a status of theirs is checked for its types only."""
+_TYPES: Final = frozenset({"path", "description", "type", "format"})
+_AMOUNTS: Final = _TYPES | {"anyOf", "pattern", "x-kubernetes-int-or-string"}
 _NOT_SCHEMA: Final = frozenset({"path", "required", "x-kubernetes-group-version-kind"})
 _SUBRESOURCES: Final = frozenset({"status", "scale"})
 
@@ -71,8 +76,26 @@ def _version(fact: Manifest) -> Manifest:
     columns = fact.get("printerColumns")
     if columns:
         version["additionalPrinterColumns"] = columns
-    version["schema"] = {"openAPIV3Schema": schema_of(fact["fields"])}
+    fields = [_described(fact["kind"], field) for field in fact["fields"]]
+    if fact["kind"] in _UNCHECKED_STATUS:
+        fields = [_type_alone(field) if field["path"].startswith(".status.") else field for field in fields]
+    version["schema"] = {"openAPIV3Schema": schema_of(fields)}
     return version
+
+
+def _described(kind: str, field: Manifest) -> Manifest:
+    text = karmada_description(kind, field["path"])
+    return {"path": field["path"], "description": text} | field if text else field
+
+
+def _type_alone(field: Manifest) -> Manifest:
+    """A field without what its value has to meet; the pattern of an amount is part of its type.
+
+    A time may be null, as clients in Go write one that is not set.
+    """
+    kept = _AMOUNTS if field.get("x-kubernetes-int-or-string") else _TYPES
+    open_time = {"nullable": True} if field.get("format") == "date-time" else {}
+    return {"required": False} | {name: value for name, value in field.items() if name in kept} | open_time
 
 
 def schema_of(fields: list[Manifest]) -> Schema:
@@ -92,8 +115,8 @@ def schema_of(fields: list[Manifest]) -> Schema:
         if field["required"] and name not in ("", "[]", "{}"):
             parent.setdefault("required", []).append(name)
     root["properties"] = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
+        "apiVersion": {"description": kubernetes_description("", "apiVersion"), "type": "string"},
+        "kind": {"description": kubernetes_description("", "kind"), "type": "string"},
         **root.get("properties", {}),
     }
     _close(root, "")

@@ -2,15 +2,19 @@
 
 from typing import Final
 
-import msgspec
-
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError
+from services._rules.kubernetes.patch.go_text import go_syntax
+from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import DecodeError
 
+_PLACES: Final = (
+    ("schema", "validation", "schemas"),
+    ("subresources", "subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns", "additionalPrinterColumns"),
+)
 _PER_VERSION: Final = (("schema", "validation"), ("subresources", "subresources"))
 
 
@@ -86,7 +90,6 @@ def _conversion_to_v1beta1(conversion: Manifest) -> Manifest:
     return result
 
 
-RULES = "x-kubernetes-validations"
 _HTTPS_PORT = 443
 
 
@@ -166,12 +169,6 @@ class CustomResourceDefinition(BuiltinKind):
         if service := client.get("service"):
             service.setdefault("port", _HTTPS_PORT)
 
-    def warnings(self, obj: Manifest) -> list[str]:
-        """Warn about rules that are stored and not evaluated."""
-        if RULES.encode() not in msgspec.json.encode(obj["spec"]):
-            return []
-        return [f"{RULES} in schemas are kept but not evaluated by this server: objects are not checked by them"]
-
     def prepare_create(self, obj: Manifest) -> None:
         """Begin with an empty status that names the storage version."""
         super().prepare_create(obj)
@@ -194,11 +191,30 @@ class CustomResourceDefinition(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new definition outside its metadata."""
-        return check_definition(self._v1(obj), beta=self._beta)
+        return [*self._misplaced(obj), *check_definition(self._v1(obj), beta=self._beta)]
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with an update of a definition."""
-        return check_definition_update(self._v1(new), self._v1(old), beta=self._beta)
+        return [*self._misplaced(new), *check_definition_update(self._v1(new), self._v1(old), beta=self._beta)]
+
+    def _misplaced(self, crd: Manifest) -> list[FieldError]:
+        """Return what the beta has both at the top and in versions, or the same in all versions."""
+        if not self._beta:
+            return []
+        spec, found = crd["spec"], []
+        versions = spec.get("versions") or []
+        for name, top, shown in _PLACES:
+            values = [version.get(name) for version in versions if version.get(name)]
+            if spec.get(top) and values:
+                text = f"top-level and per-version {shown} are mutually exclusive"
+                found.append(forbidden(f"spec.{top}", text))
+            if values and len(values) == len(versions) and all(value == values[0] for value in values):
+                text = f"per-version {shown} may not all be set to identical values "
+                text += f"(top-level {top} should be used instead)"
+                found.append(invalid("spec.versions", Raw(go_syntax(versions)), text))
+        if spec.get("version") and versions and versions[0].get("name") != spec["version"]:
+            found.append(invalid("spec.version", spec["version"], "must match the first version in spec.versions"))
+        return found
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with a write to the status subresource."""

@@ -1,6 +1,5 @@
 """Checks the OpenAPI schema of a CustomResourceDefinition version: what is supported, list and map types, defaults."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import msgspec
 
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
+from services._rules.kubernetes.patterns import problem
 from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
@@ -17,9 +17,11 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
+from services.apiserver.crds.rule_checks import check_rules
+from services.apiserver.crds.rules import RULES
 from services.apiserver.crds.shape import compile_prune
 from services.apiserver.crds.structural import any_schema, check_structural, children, compositions
-from services.apiserver.crds.validate import NO_FIELD, compile_validate, go_pattern
+from services.apiserver.crds.validate import NO_FIELD, compile_validate
 
 Schema = dict[str, Any]
 
@@ -73,6 +75,8 @@ def check_schema(schema: Schema, path: str, *, status: bool, structural: bool, d
     if structural:
         more = check_structural(schema, path)
         found += more or list(_defaults(schema, path, root=True))
+    if not found and structural:
+        found += check_rules(schema, path)
     if not found:
         found += _patterns(schema, path)
     return found
@@ -86,7 +90,7 @@ def _root_with_status(schema: Schema, path: str) -> Iterator[FieldError]:
                 text = f'only "object" is allowed as the type at the root of the schema {tail}'
                 yield invalid(f"{path}.type", value, text)
                 return
-        elif name not in _ROOT_WITH_STATUS and value not in (None, [], {}, "", False):
+        elif name not in _ROOT_WITH_STATUS and name != RULES and value not in (None, [], {}, "", False):
             text = f"only [{' '.join(_ROOT_WITH_STATUS.values())}] fields are allowed at the root of the schema {tail}"
             yield invalid(path, Raw(go_syntax(schema)), text)
             return
@@ -233,11 +237,7 @@ def _patterns(schema: Schema, path: str) -> Iterator[FieldError]:
     """Complain about regular expressions that do not compile."""
 
     def broken(part: Schema) -> bool:
-        try:
-            re.compile(go_pattern(part.get("pattern") or ""))
-        except re.error:
-            return True
-        return False
+        return bool(problem(part.get("pattern") or ""))
 
     if any_schema(schema, broken):
         text = "error building validator: a pattern is not a valid regular expression"

@@ -1,28 +1,34 @@
 """String formats of custom resource schemas: which are known, and whether a text has one of them."""
 
-import base64
-import binascii
 import datetime
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-_HOSTNAME: Final = re.compile(
-    r"(?=.{1,255}\Z)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\.?"
-)
-_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_ATOM: Final = r"[^\s()<>\[\]:;@\\,.\"]+"
+_EMAIL: Final = re.compile(rf"(?:[^<>@]*<)?(?:{_ATOM}(?:\.{_ATOM})*|\"[^\"]*\")@{_ATOM}(?:\.{_ATOM})*>?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
-_DATE_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)")
-_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)\s*[a-zA-Zµμ]+(\s*(\d+(\.\d*)?|\.\d+)\s*[a-zA-Zµμ]+)*)")
+_DATE_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d):(\d\d):(\d\d)(.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
+_DURATION_PART: Final = re.compile(r"\d+\s*([A-Za-zµ]+)", re.ASCII)
+_SHORT_UNITS: Final = frozenset({"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"})
+_LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _MAC: Final = re.compile(
-    r"([0-9a-fA-F]{2}[:-]){5}([0-9a-fA-F]{2}[:-]){0,2}[0-9a-fA-F]{2}|([0-9a-fA-F]{4}\.){2,3}[0-9a-fA-F]{4}"
+    r"[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4}(?:(?:[0-9a-fA-F]{2}\1){2}|(?:[0-9a-fA-F]{2}\1){14})?[0-9a-fA-F]{2}"
+    r"|(?:[0-9a-fA-F]{4}\.){2}(?:[0-9a-fA-F]{4}\.|(?:[0-9a-fA-F]{4}\.){7})?[0-9a-fA-F]{4}"
 )
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
 _HEX_COLOR: Final = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
-_RGB_COLOR: Final = re.compile(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+_RGB_COLOR: Final = re.compile(r"rgb\(\s*(0|[1-9]\d{0,2})\s*,\s*(0|[1-9]\d{0,2})\s*,\s*(0|[1-9]\d{0,2})\s*\)")
 _SSN: Final = re.compile(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
-_CARD: Final = re.compile(r"\d{12,19}")
+_CARD: Final = re.compile(
+    r"4\d{12}(\d{3})?|5[1-5]\d{14}|(222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|6(011|5\d\d)\d{12}"
+    r"|3[47]\d{13}|3(0[0-5]|[68]\d)\d{11}|(2131|1800|35\d{3})\d{11}|6[27]\d{14}",
+    re.ASCII,
+)
 _OBJECT_ID: Final = re.compile(r"[0-9a-fA-F]{24}")
 
 
@@ -43,26 +49,44 @@ def _date_time(text: str) -> bool:
     match = _DATE_TIME.fullmatch(text)
     if match is None or not _date(match.group(1)):
         return False
-    hour, minute, second = (int(part) for part in match.group(2).split(":"))
-    return hour < 24 and minute < 60 and second <= 60
+    return int(match.group(2)) < 24 and int(match.group(3)) < 60 and int(match.group(4)) < 60
 
 
-def _byte(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
+def _duration(text: str) -> bool:
+    if _DURATION.fullmatch(text):
+        return True
+    units = (unit.lower() for unit in _DURATION_PART.findall(text))
+    return any(unit in _SHORT_UNITS or unit.startswith(_LONG_UNITS) for unit in units)
 
 
-def _ip(version: int) -> Callable[[str], bool]:
+def _ip(mark: str) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
-            return ipaddress.ip_address(text).version == version
+            ipaddress.ip_address(text)
         except ValueError:
             return False
+        return mark in text and "%" not in text
 
     return check
+
+
+def _named(sign: str) -> bool:
+    return unicodedata.category(sign)[0] in "LS" or ("0" <= sign <= "9")
+
+
+def _hostname(text: str) -> bool:
+    """One label, or several of which the last has letters only; letters and symbols of any script."""
+    *labels, last = text.split(".")
+    if len(text.encode()) > 255 or any(len(label.encode()) > 63 for label in (*labels, last)):
+        return False
+    if not labels:
+        return bool(last) and _named(last[0]) and all(map(_named, last[1:].removeprefix("-")))
+    return (
+        len(last) >= 2
+        and all(unicodedata.category(sign)[0] == "L" for sign in last)
+        and all(label and _named(label[0]) and _named(label[-1]) for label in labels)
+        and all(sign == "-" or _named(sign) for label in labels for sign in label)
+    )
 
 
 def _cidr(text: str) -> bool:
@@ -78,12 +102,17 @@ def _uri(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return bool(parts.scheme or text.startswith("/")) and not re.search(r"\s", text)
+    if any(sign < " " or sign == "\x7f" for sign in text):
+        return False
+    return text.startswith("/") or (bool(parts.scheme) and " " not in parts.netloc and text[-1:] != ":")
 
 
 def _uuid(version: str = "") -> Callable[[str], bool]:
     def check(text: str) -> bool:
-        return _UUID.fullmatch(text) is not None and (not version or text.replace("-", "")[12] == version)
+        if _UUID.fullmatch(text) is None:
+            return False
+        digits = text.replace("-", "").lower()
+        return not version or (digits[12] == version and (version == "3" or digits[16] in "89ab"))
 
     return check
 
@@ -119,18 +148,18 @@ def _full(pattern: re.Pattern[str]) -> Callable[[str], bool]:
 
 _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "bsonobjectid": _full(_OBJECT_ID),
-    "byte": _byte,
+    "byte": _full(_BASE64),
     "cidr": _cidr,
     "creditcard": _card,
     "date": _date,
     "date-time": _date_time,
     "datetime": _date_time,
-    "duration": _full(_DURATION),
+    "duration": _duration,
     "email": _full(_EMAIL),
     "hexcolor": _full(_HEX_COLOR),
-    "hostname": _full(_HOSTNAME),
-    "ipv4": _ip(4),
-    "ipv6": _ip(6),
+    "hostname": _hostname,
+    "ipv4": _ip("."),
+    "ipv6": _ip(":"),
     "isbn": lambda text: _isbn(10)(text) or _isbn(13)(text),
     "isbn10": _isbn(10),
     "isbn13": _isbn(13),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from services._rules.kubernetes.patterns import problem
 from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid, required
 
 Schema = dict[str, Any]
@@ -62,6 +63,7 @@ def _invariants(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
     excused = _excused_any_of(schema)
     for suffix, part in compositions(schema):
         yield from _nested(part, path + suffix, excused, path)
+    yield from _pattern(schema, path)
     if level == ROOT or schema.get("x-kubernetes-embedded-resource"):
         yield from _resource(schema, path)
 
@@ -77,8 +79,6 @@ def _type(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
         yield required(f"{path}.type", level)
     if level == ROOT and kind and kind != "object":
         yield invalid(f"{path}.type", kind, "must be object at the root")
-    if kind and int_or_string:
-        yield invalid(f"{path}.type", kind, "must be empty if x-kubernetes-int-or-string is true")
     if kind == "array" and not schema.get("items"):
         yield required(f"{path}.items", "must be specified")
 
@@ -113,6 +113,7 @@ def _excused_any_of(schema: Schema) -> str:
 def _nested(schema: Schema, path: str, excused: str, root: str) -> Iterator[FieldError]:
     if excused and path.removeprefix(root).startswith(excused):
         return
+    yield from _pattern(schema, path)
     for suffix, child in (*children(schema), *compositions(schema)):
         if suffix != ".additionalProperties":
             yield from _nested(child, path + suffix, excused, root)
@@ -120,8 +121,17 @@ def _nested(schema: Schema, path: str, excused: str, root: str) -> Iterator[Fiel
         value = schema.get(name)
         if value or (name in ("default", "additionalProperties") and name in schema):
             yield forbidden(f"{path}.{name}", text)
+    within = path.removeprefix(root)
+    if schema.get("x-kubernetes-validations") and any(name in within for name in (".anyOf[", ".oneOf[", ".not")):
+        yield forbidden(f"{path}.x-kubernetes-validations", "must be empty to be structural")
     if "metadata" in schema.get("properties", {}):
         yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
+
+
+def _pattern(schema: Schema, path: str) -> Iterator[FieldError]:
+    pattern = schema.get("pattern")
+    if pattern and (text := problem(pattern)):
+        yield invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {text}")
 
 
 def _resource(schema: Schema, path: str) -> Iterator[FieldError]:

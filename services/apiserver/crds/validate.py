@@ -5,7 +5,6 @@ path at all) are those of an API server. Lists of type set and map are checked a
 """
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,11 +12,13 @@ import msgspec
 
 from services._rules.kubernetes.patch.go_text import go_float, go_quote, go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
+from services._rules.kubernetes.patterns import matcher
 from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, Raw, not_supported
 from services.apiserver.crds import string_formats as formats
 
 Schema = dict[str, Any]
 
+_LARGEST_EXACT: Final = 2**53
 NO_FIELD: Final = "<nil>"
 
 
@@ -220,9 +221,9 @@ def _not(unwanted: Check) -> Check:
 def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     pattern = schema.get("pattern")
-    matcher = re.compile(go_pattern(pattern)) if pattern else None
+    matches = matcher(pattern) if pattern else None
     known = formats.checker(format_name) if format_name and types == ["string"] else None
-    if longest is None and shortest is None and matcher is None and known is None:
+    if longest is None and shortest is None and matches is None and known is None:
         return []
 
     def check(value: Any, path: str, result: Result) -> None:
@@ -232,7 +233,7 @@ def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
             result.errors.append(_invalid(path, value, f"should be at most {longest} chars long"))
         elif shortest is not None and len(value) < shortest:
             result.errors.append(_invalid(path, value, f"should be at least {shortest} chars long"))
-        elif matcher is not None and not matcher.search(value):
+        elif matches is not None and not matches(value):
             result.errors.append(_invalid(path, value, f"should match '{pattern}'"))
         if known is not None and not known(value):
             result.errors.append(_invalid(path, value, f"must be of type {format_name}: {go_quote(value)}"))
@@ -240,25 +241,15 @@ def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
     return [check]
 
 
-def go_pattern(pattern: str) -> str:
-    """Return a pattern of Go's syntax in Python's; raises re.error for one that neither can read."""
-    text = re.sub(r"\[\[:(\w+):\]\]", lambda match: f"[{_CLASSES.get(match.group(1), '')}]", pattern)
-    text = re.sub(r"\[:(\w+):\]", lambda match: _CLASSES.get(match.group(1), ""), text)
-    text = text.replace(r"\z", r"\Z").replace(r"\pL", r"[^\W\d_]").replace(r"\pN", r"\d")
-    # A final $ means the very end in Go, not before a last newline.
-    return re.sub(r"(?<!\\)\$$", r"\\Z", text)
-
-
-_CLASSES: Final = {
-    "alnum": "a-zA-Z0-9",
-    "alpha": "a-zA-Z",
-    "digit": "0-9",
-    "lower": "a-z",
-    "upper": "A-Z",
-    "space": r"\s",
-    "word": r"\w",
-    "xdigit": "0-9A-Fa-f",
-}
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    try:
+        times = value / step
+    except OverflowError:
+        return False
+    # Beyond these a number with a fraction cannot be told from one without.
+    return abs(times) <= _LARGEST_EXACT and math.isclose(times, round(times), rel_tol=0, abs_tol=1e-9)
 
 
 def _numbers(schema: Schema) -> list[Check]:
@@ -270,7 +261,10 @@ def _numbers(schema: Schema) -> list[Check]:
     def check(value: Any, path: str, result: Result) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
-        if step is not None and not math.isclose(value / step, round(value / step), rel_tol=0, abs_tol=1e-9):
+        if step is not None and step <= 0:
+            text = f"factor MultipleOf declared for {path.removeprefix('.')} must be positive: {_number(step)}"
+            result.errors.append(FieldError(ErrorType.INVALID, _field(path), text, value))
+        elif step is not None and not _is_multiple(value, step):
             result.errors.append(_invalid(path, value, f"should be a multiple of {_number(step)}"))
         if most is not None and (value >= most if below else value > most):
             rule = "less than" if below else "less than or equal to"

@@ -1,9 +1,23 @@
 """Discovery documents with the groups of aggregated servers merged in."""
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
 from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.reads.computed_groups import ComputedGroup
+
+
+def computed(groups: Iterable[ComputedGroup]) -> list[Backend]:
+    """The group versions that this server computes, in the shape of those that other servers answer for."""
+    found = []
+    for one in groups:
+        for place, version in enumerate(one.versions):
+            priorities = {"groupPriorityMinimum": 100, "versionPriority": 100 - place}
+            backend = Backend(f"{version}.{one.group}", {"group": one.group, "version": version, **priorities})
+            backend.resources = one.resources(version)
+            found.append(backend)
+    return found
 
 
 def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | None:
@@ -17,8 +31,8 @@ def group(name: str, own: Manifest | None, extra: list[Backend]) -> Manifest | N
     return {**document, "versions": merged, "preferredVersion": document.get("preferredVersion") or merged[0]}
 
 
-def group_list(own: Manifest, extra: list[Backend]) -> Manifest:
-    """The APIGroupList."""
+def group_list(own: Manifest, extra: list[Backend], priorities: Mapping[str, int]) -> Manifest:
+    """The APIGroupList; `priorities` are those of the server's own groups, which come in this order."""
     if not extra:
         return own
     groups = list(own.get("groups") or [])
@@ -32,11 +46,11 @@ def group_list(own: Manifest, extra: list[Backend]) -> Manifest:
             groups[index[name]] = found
         else:
             groups.append(found)
-    return {**own, "groups": groups}
+    return {**own, "groups": _ordered(groups, lambda one: one["name"], extra, priorities)}
 
 
-def aggregated(own: Manifest, extra: list[Backend]) -> Manifest:
-    """The APIGroupDiscoveryList."""
+def aggregated(own: Manifest, extra: list[Backend], priorities: Mapping[str, int]) -> Manifest:
+    """The APIGroupDiscoveryList; `priorities` as for the other list."""
     if not extra:
         return own
     items = list(own["items"])
@@ -54,15 +68,28 @@ def aggregated(own: Manifest, extra: list[Backend]) -> Manifest:
             items[index[name]] = {**item, "versions": item["versions"] + more}
         else:
             items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": versions})
-    return {**own, "items": items}
+    return {**own, "items": _ordered(items, lambda one: one["metadata"].get("name", ""), extra, priorities)}
 
 
-def _names(extra: list[Backend]) -> list[str]:
+def _best(extra: list[Backend]) -> dict[str, int]:
     best: dict[str, int] = {}
     for backend in extra:
         name = backend.spec["group"]
         best[name] = max(best.get(name, 0), backend.spec.get("groupPriorityMinimum", 0))
+    return best
+
+
+def _names(extra: list[Backend]) -> list[str]:
+    best = _best(extra)
     return sorted(best, key=lambda n: (-best[n], n))
+
+
+def _ordered(
+    items: list[Manifest], name_of: Callable[[Manifest], str], extra: list[Backend], priorities: Mapping[str, int]
+) -> list[Manifest]:
+    """Groups by their priority, which is that of the server for its own: clients resolve short names in this order."""
+    best = {**_best(extra), **priorities}
+    return sorted(items, key=lambda one: -best.get(name_of(one), 0))
 
 
 def openapi_index(own: Manifest, extra: list[Backend]) -> Manifest:

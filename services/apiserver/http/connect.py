@@ -1,15 +1,19 @@
-"""Connections to containers, nodes and Services: exec, attach, portforward, proxy and log are admitted, then refused.
+"""Connections to containers, nodes and Services: exec, attach, portforward, proxy and log are admitted, then passed on.
 
-This server has no kubelets behind it. Errors found before a node would be called are those of Kubernetes (a missing
-object, a pod without a node, a container that has to be named); otherwise the answer is 501 with the reason.
+Errors found before a node would be called are those of Kubernetes (a missing object, a pod without a node, a container
+that has to be named). What answers for containers is a ContainerRuntime; a server without one answers 501.
 """
 
 from typing import Any, Final
 from urllib.parse import parse_qs
 
+from aiohttp import web
+from aiohttp.web_request import BaseRequest
+
 from schemas.manifest import Manifest
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.container_runtime import Connection, ContainerRuntime
 from services.apiserver.core.request import RequestInfo, truth
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
@@ -18,7 +22,8 @@ from services.apiserver.store.store_port import Key
 from services.apiserver.writes.object_writes import Objects
 
 STREAMS: Final = ("attach", "exec", "portforward")
-NAMES: Final = (*STREAMS, "proxy", "log")
+NAMES: Final = frozenset({*STREAMS, "proxy", "log"})
+_OF_CONTAINERS: Final = frozenset({*STREAMS, "log"})
 _FLAGS: Final = ("stdin", "stdout", "stderr", "tty")
 _IN_WORDS: Final = {
     "attach": "attached to",
@@ -30,44 +35,56 @@ _IN_WORDS: Final = {
 
 
 class Connections:
-    """Answers the subresources that would lead to a running container."""
+    """Answers the subresources that lead to a running container."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
+        self.runtime: ContainerRuntime | None = None
+        """Set where containers are simulated."""
 
-    async def refuse(self, kind: Kind, sub: Subresource, info: RequestInfo, query: str, call: Call) -> ApiError:
-        """Run admission for the connection and return why it cannot be made; raises ApiError when it is not allowed."""
+    async def answer(
+        self, kind: Kind, sub: Subresource, info: RequestInfo, http: BaseRequest, call: Call
+    ) -> web.StreamResponse:
+        """Run admission for the connection and serve it; raises ApiError where it cannot be made."""
+        query = parse_qs(http.rel_url.raw_query_string, keep_blank_values=True)
         if sub.name != "log":
-            new = _options(sub, info, parse_qs(query, keep_blank_values=True))
+            new = _options(sub, info, query)
             attributes = Attributes("CONNECT", kind, sub.name, info.namespace, info.name, new, None, call)
             await self._objects.admission.mutate(attributes)
             await self._objects.admission.validate(attributes)
-        container = (parse_qs(query).get("container") or [""])[0]
         if kind.store_key == "/pods":
-            return self._pod(kind, sub.name, info, container)
+            return await self._pod(kind, sub.name, info, query, http, call)
         if kind.store_key == "/services":
-            return self._service(kind, info)
+            raise self._service(kind, info)
         name = _host(info.name)
         self._objects.get(kind, "", name)
-        return _unreachable(name, sub.name)
+        raise _unreachable(name, sub.name)
 
-    def _pod(self, kind: Kind, sub: str, info: RequestInfo, container: str) -> ApiError:
+    async def _pod(
+        self, kind: Kind, sub: str, info: RequestInfo, query: dict[str, list[str]], http: BaseRequest, call: Call
+    ) -> web.StreamResponse:
         name = _host(info.name) if sub == "proxy" else info.name
         pod = kind.from_store(self._objects.get(kind, info.namespace, name).obj)
         spec, state = pod.get("spec") or {}, pod.get("status") or {}
         if sub == "proxy":
             if not state.get("podIP"):
-                return status.bad_request("address not allowed")
-            return _unreachable(spec.get("nodeName", ""), sub)
+                raise status.bad_request("address not allowed")
+            raise _unreachable(spec.get("nodeName", ""), sub)
+        container = ""
         if sub != "portforward":
-            _check_container(name, spec, container)
+            container = _container(name, spec, (query.get("container") or [""])[0])
         node = spec.get("nodeName")
+        if not node and sub == "log":
+            # Nothing was written yet.
+            return web.Response(status=204)
         if not node:
-            return status.bad_request(f"pod {name} does not have a host assigned")
+            raise status.bad_request(f"pod {name} does not have a host assigned")
         if self._objects.store.get(Key("", "nodes", "", node)) is None:
             details = {"name": node, "kind": "nodes"}
-            return ApiError(404, "NotFound", f'nodes "{node}" not found', details)
-        return _unreachable(node, sub)
+            raise ApiError(404, "NotFound", f'nodes "{node}" not found', details)
+        if self.runtime is None or sub not in _OF_CONTAINERS:
+            raise _unreachable(node, sub)
+        return await self.runtime.connect(Connection(sub, pod, container, query, call.user), http)
 
     def _service(self, kind: Kind, info: RequestInfo) -> ApiError:
         name, port = _host(info.name), _port(info.name)
@@ -111,8 +128,8 @@ def _options(sub: Subresource, info: RequestInfo, query: dict[str, list[str]]) -
     return options
 
 
-def _check_container(pod: str, spec: Manifest, wanted: str) -> None:
-    """Raise 400 unless the container is one of the pod's, or the pod has only one."""
+def _container(pod: str, spec: Manifest, wanted: str) -> str:
+    """The container that is meant; raises 400 unless it is one of the pod's, or the pod has only one."""
     names = [c["name"] for c in spec.get("containers") or ()]
     if not wanted:
         if len(names) > 1:
@@ -121,17 +138,18 @@ def _check_container(pod: str, spec: Manifest, wanted: str) -> None:
             if first:
                 shown += f" or one of the init containers: [{' '.join(first)}]"
             raise status.bad_request(f"a container name must be specified for pod {pod}, {shown}")
-        return
+        return str(names[0])
     for place in ("initContainers", "ephemeralContainers"):
         names += [c["name"] for c in spec.get(place) or ()]
     if wanted not in names:
         raise status.bad_request(f"container {wanted} is not valid for pod {pod}")
+    return wanted
 
 
 def _unreachable(node: str, sub: str) -> ApiError:
     where = f'node "{node}"' if node else "what it leads to"
     text = (
-        f"nothing can be {_IN_WORDS[sub]} containers here: no kubelet answers for {where}. Containers of simulated "
-        "members do not run; those of other clusters are reached through the API server of their cluster"
+        f"nothing can be {_IN_WORDS[sub]} containers here: no kubelet answers for {where}. Containers are reached "
+        "through the API server of their cluster"
     )
     return ApiError(501, "NotImplemented", text)

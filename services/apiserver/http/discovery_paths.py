@@ -1,5 +1,6 @@
 """Paths outside resources: discovery, version, health, metrics and the OpenAPI documents."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -8,8 +9,10 @@ from aiohttp import web
 
 from services.apiserver.controllers.aggregated_proxy import Backend
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.delegated_resources import Delegated, listed, with_discovered, with_listed
 from services.apiserver.core.request import version_document
 from services.apiserver.core.status_errors import PlainError
+from services.apiserver.flow.work_aside import WorkAside
 from services.apiserver.http import aggregated_discovery as merging
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.kinds.registry import Registry
@@ -47,9 +50,14 @@ class Discovery:
         self._tasks_run = tasks_run
         self._openapi = openapi
         self._offer_aggregated = aggregated
+        self._turn = asyncio.Lock()
+        self.aside = WorkAside()
+        """Makes documents."""
         self.address = ""
         self.extra: Callable[[], list[Backend]] = list
         """Group versions that other servers answer for."""
+        self.delegated: Callable[[], list[Delegated]] = list
+        """Resources of this server's group versions that other servers answer for."""
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a path this object knows."""
@@ -67,7 +75,7 @@ class Discovery:
 
             return Answer(200, generate_latest(), media="text/plain; version=0.0.4; charset=utf-8")
         if first == "openapi":
-            found = self._openapi(request.path, request.http.headers.get("Accept", ""))
+            found = await self._document(request.path, request.http.headers.get("Accept", ""))
             if found is not None:
                 if parts[1:] == ["v3"] and self.extra():
                     index = merging.openapi_index(msgspec.json.decode(found.body), self.extra())
@@ -76,6 +84,17 @@ class Discovery:
                 # Releases before aggregated discovery left this document's type to be guessed.
                 return Answer(200, found.body, media="text/plain; charset=utf-8" if old else found.media)
         return None
+
+    async def _document(self, path: str, accept: str) -> "Document | None":
+        """An OpenAPI document; it is made aside of the event loop after each change of the kinds, one at a time."""
+        async with self._turn:
+            for _ in range(3):
+                try:
+                    return await self.aside.run("openapi", self.aside.heavy, self._openapi, path, accept)
+                except (RuntimeError, KeyError):
+                    # Kinds changed meanwhile.
+                    continue
+            return self._openapi(path, accept)
 
     # -- discovery documents
 
@@ -87,25 +106,41 @@ class Discovery:
             if version:
                 document = registry.aggregated(core=parts[0] == "api", version=version)
                 if parts[0] == "apis":
-                    document = merging.aggregated(document, self.extra())
+                    document = with_discovered(document, self.delegated(), self.served)
+                    document = merging.aggregated(document, self.extra(), self._priorities())
                 body = msgspec.json.encode(document)
                 return Answer(200, body, media=discovery_media(version))
             _check_form(accept)
             if parts[0] == "api":
                 return Answer(200, msgspec.json.encode(registry.api_versions(self.address)))
-            return Answer(200, msgspec.json.encode(merging.group_list(registry.api_group_list(), self.extra())))
+            return Answer(
+                200,
+                msgspec.json.encode(merging.group_list(registry.api_group_list(), self.extra(), self._priorities())),
+            )
         _check_form(accept)
         if parts[0] == "api":
             found = registry.api_resource_list("", parts[1])
         elif len(parts) == 2:
             found = merging.group(parts[1], registry.api_group(parts[1]), self.extra())
         else:
-            found = registry.api_resource_list(parts[1], parts[2])
+            more = listed(self.delegated(), parts[1], parts[2], self.served)
+            found = with_listed(registry.api_resource_list(parts[1], parts[2]), more)
         if found is None:
             raise PlainError(404, "404 page not found\n")
         if request.method not in ("GET", "HEAD") and len(parts) == 3:
             raise status.method_not_allowed()
         return Answer(200, msgspec.json.encode(found))
+
+    def served(self, group: str, version: str, plural: str) -> str | None:
+        """The kind that this server stores at a path."""
+        kind = self._registry.find(group, version, plural)
+        return kind.resource.kind if kind is not None else None
+
+    def _priorities(self) -> dict[str, int]:
+        best: dict[str, int] = {}
+        for group, _, priority, _ in self._registry.group_versions():
+            best[group] = max(priority, best.get(group, 0))
+        return best
 
     def _paths(self) -> list[str]:
         out = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/readyz", "/version"]

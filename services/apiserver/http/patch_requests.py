@@ -1,6 +1,9 @@
 """One patch request in any of its four formats, applied to the present state as often as a concurrent write asks."""
 
+import re
 from typing import Any
+
+import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
@@ -9,24 +12,43 @@ from services._rules.kubernetes.patch.strategic_merge import strategic_merge
 from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
-from services.apiserver.core.request import write_options
+from services.apiserver.core.request import truth, write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
+from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.writes.object_writes import Objects
 
+_TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
+_LAST_LITERAL = 23
+"""The last release whose strategic merge takes nulls and directives into fields that were not there."""
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
+def check_patch_options(query: dict[str, str], found: list[fields.FieldError]) -> None:
+    """Raise 422 for options that no patch takes, and for what was found wrong with them before."""
+    found = found + write_options(query)
+    if found:
+        raise status.invalid("PatchOptions.meta.k8s.io", "", found)
+
+
+def unfit(shown: bytes, error: ApiError) -> ApiError:
+    """The refusal of a patch whose result is no object of the kind; of a strategic one the patch is shown itself."""
+    return status.invalid("", "", [fields.invalid("patch", shown.decode("utf-8", "replace"), error.message)])
+
+
 class PatchRequest:
     """A decoded patch; raises ApiError for a format or document that cannot be used."""
 
-    def __init__(self, objects: Objects, kind: Kind, content_type: str | None, raw: bytes, call: Call) -> None:
+    def __init__(
+        self, objects: Objects, kind: Kind, content_type: str | None, raw: bytes, call: Call, subresource: str = ""
+    ) -> None:
         self._objects, self._kind, self._raw, self._call = objects, kind, raw, call
+        self._subresource = subresource
         self.format = codec.media_type(content_type)
         custom = kind.custom
         if self.format not in (JSON_PATCH, MERGE, STRATEGIC, APPLY) or (custom and self.format == STRATEGIC):
@@ -39,37 +61,41 @@ class PatchRequest:
 
     def check(self, query: dict[str, str]) -> None:
         """Check the options that belong to patches."""
-        found = write_options(query)
+        found: list[fields.FieldError] = []
         if self.applies:
             if not query.get("fieldManager"):
                 found.append(fields.required("fieldManager", "is required for apply patch"))
-            self._call.force = query.get("force", "") in ("true", "1")
-        elif query.get("force"):
+            self._call.force = truth(query.get("force"))
+        elif "force" in query:
             found.append(fields.forbidden("force", "may not be specified for non-apply patch"))
-        if found:
-            raise status.invalid("PatchOptions.meta.k8s.io", "", found)
+        check_patch_options(query, found)
 
     def _document(self) -> Any:
         """The patch document, decoded when it is first needed (a missing object is found before a bad document)."""
         if self._decoded:
             return self._body
         if self.applies:
-            self._body = codec.decode_yaml(self._raw)
+            body = codec.decode_yaml(self._raw)
+            self._body = {} if body is None else body
             if not isinstance(self._body, dict):
-                raise status.bad_request("error decoding YAML: a document with an object was expected")
+                raise status.bad_request(
+                    "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+                    f"{patches.json_type(body)} into Go value of type map[string]interface {{}}"
+                )
         elif self.format == MERGE:
             try:
                 self._body = codec.decode_json(self._raw)
             except ApiError as e:
+                if not e.message.startswith(codec.GO_ERROR):
+                    raise
                 raise status.internal("Invalid JSON Patch") from e
+        elif self.format == STRATEGIC:
+            self._body = _first_value(self._raw)
         else:
-            if not self._raw:
-                raise status.bad_request("EOF")
             try:
                 self._body = codec.decode_json(self._raw)
             except ApiError as e:
-                text = e.message.rpartition("json parse error: ")[2]
-                raise status.bad_request(text) from e
+                raise status.bad_request(_parser_text(e)) from e
         self._decoded = True
         return self._body
 
@@ -78,31 +104,37 @@ class PatchRequest:
         kind, body = self._kind, self._document()
         if self.applies:
             self._check_apply(body)
-            new = self._objects.ownership.applied(kind, old, body, self._call)
+            new = self._objects.ownership.applied(kind, old, body, self._call, self._subresource)
             return self._finish(clone(new))
         base = clone(old)
         try:
             if self.format == JSON_PATCH:
-                new = patches.json_patch(base, body)
+                new = patches.json_patch(base, body, absent_is_null=True)
+                codec.refuse_deep(new)
             elif self.format == MERGE:
                 new = patches.merge_patch(base, body)
             else:
-                new = strategic_merge(base, body, kind.schema)
+                literal = isinstance(kind, BuiltinKind) and kind.release <= _LAST_LITERAL
+                new = strategic_merge(base, body, kind.schema, literal=literal)
                 check_conversion(new, body, kind.schema)
+                # Such a patch does not say what an object is.
+                new |= {name: base[name] for name in ("apiVersion", "kind") if name in base}
         except patches.PatchError as e:
             raise ApiError(e.status, e.reason, e.message, e.details) from e
         return self._finish(new)
 
     def _finish(self, new: Any) -> Manifest:
-        if not isinstance(new, dict):
-            raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
         try:
+            if not isinstance(new, dict):
+                text = f"json parse error: json: cannot unmarshal {patches.json_type(new)} into Go value of type struct"
+                raise status.bad_request(f"couldn't get version/kind; {text}")
             return self._objects.decode(self._kind, new, None, self._call)
         except ApiError as e:
-            if e.code == 400 and not self.applies and self.format == STRATEGIC:
-                error = fields.invalid("patch", self._raw.decode("utf-8", "replace"), e.message)
-                raise status.invalid("", "", [error]) from e
-            raise
+            if e.code != 400 or self.applies:
+                raise
+            # A strategic merge patch is shown itself, of the others the object that they lead to.
+            shown = self._raw if self.format == STRATEGIC else msgspec.json.encode(new)
+            raise unfit(shown, e) from e
 
     def new_object(self, namespace: str, name: str) -> Manifest:
         """The object an apply patch creates."""
@@ -111,9 +143,7 @@ class PatchRequest:
         new = clone(self._objects.ownership.applied(self._kind, None, body, self._call))
         meta = new.get("metadata")
         if not isinstance(meta, dict) or not meta.get("name"):
-            raise status.bad_request(
-                f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )
+            raise status.unnamed(name)
         meta.pop("resourceVersion", None)
         if meta.get("uid"):
             text = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
@@ -130,5 +160,27 @@ class PatchRequest:
                 f"expected: {resource.api_version}"
             )
         meta = body.get("metadata")
-        if isinstance(meta, dict) and meta.get("managedFields"):
+        if isinstance(meta, dict) and meta.get("managedFields") is not None:
             raise status.bad_request("metadata.managedFields must be nil")
+        kind = body.get("kind") or ""
+        if kind != resource.kind and self._objects.registry.by_api_version(resource.api_version, str(kind)) is None:
+            where = f"{resource.group}/{resource.version}, Kind={kind}"
+            raise status.internal(f"failed to create typed patch object: no corresponding type for {where}")
+
+
+def _first_value(raw: bytes) -> Any:
+    """The JSON value that a body begins with; what follows it is not read."""
+    if not raw:
+        raise status.bad_request("EOF")
+    try:
+        return codec.decode_json(raw)
+    except ApiError as e:
+        end = _TRAILING.search(e.message)
+        if end is not None:
+            return codec.decode_json(raw[: int(end.group(1))])
+        text = _parser_text(e)
+        raise status.bad_request("unexpected EOF" if text == "unexpected end of JSON input" else text) from e
+
+
+def _parser_text(error: ApiError) -> str:
+    return error.message.rpartition("json parse error: ")[2]

@@ -1,35 +1,36 @@
 """The verbs of stored resources over HTTP: get, list, watch, create, update, patch, delete and deletecollection."""
 
-import random
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request import ListOptions, RequestInfo, resource_path, revision_of, write_options
+from services.apiserver.core.request import RequestInfo, revision_of, truth, write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError, PlainError
 from services.apiserver.http import codec
+from services.apiserver.http.collection_verbs import CollectionReads
 from services.apiserver.http.deprecations import deprecation
-from services.apiserver.http.handler import Answer, HttpFace, Request, form_of
+from services.apiserver.http.handler import Answer, HttpFace, Request
 from services.apiserver.http.patch_requests import PatchRequest
 from services.apiserver.http.subresources import CREATED, Subresources
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
-from services.apiserver.reads.list_requests import WatchRequest, list_page
-from services.apiserver.reads.request_selectors import Selection
+from services.apiserver.reads.list_requests import refuse_future
+from services.apiserver.reads.negotiation import form_of_resource, form_of_watch, refuse_other_number
 from services.apiserver.reads.responses import TableOf, View
 from services.apiserver.store.store_port import Entry
-from services.apiserver.writes.deletion import DeleteOptions, Deleter
+from services.apiserver.writes.delete_options import DeleteOptions
+from services.apiserver.writes.deletion import Deleter
 from services.apiserver.writes.object_writes import Objects, Outcome
 
-_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
@@ -53,9 +54,14 @@ class ResourceApi:
         self._virtual = virtual
         self.face: HttpFace | None = None
 
+    @cached_property
+    def _reads(self) -> CollectionReads:
+        assert self.face is not None
+        return CollectionReads(self._objects.store, self.face, self._registry.release)
+
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a resource path; None for paths of no served group and version."""
-        info = resource_path(parts)
+        info = request.target
         if info is None:
             return None
         kind = self._registry.find(info.group, info.version, info.resource)
@@ -94,32 +100,27 @@ class ResourceApi:
 
     def view(self, request: Request, kind: Kind) -> View:
         """How this request wants to see the kind; raises 406 when it asks for a list of one or one of a list."""
-        form = form_of(request)
-        if form.view.startswith("Partial"):
-            info = request.info
-            single = info is not None and (bool(info.name) or request.method == "POST") and not info.watch_prefix
-            listed = form.view.endswith("List")
-            watching = request.query.get("watch", "false") not in ("false", "0")
-            if listed == single and not watching:
-                what = "a list" if not single else "not a list"
-                name = kind.resource.kind + ("" if single else "List")
-                go_type = f"*unstructured.{'Unstructured' if single else 'UnstructuredList'}"
-                if not kind.custom:
-                    go_type = f"*{kind.resource.group.partition('.')[0] or 'core'}.{name}"
-                text = f"you requested {form.view}, but the requested object is {what} ({go_type})"
-                raise ApiError(406, "NotAcceptable", text)
-        return View(kind, form, request.query, self._table)
+        form = form_of_resource(request.http.headers.get("Accept", ""), custom=kind.custom)
+        info = request.info
+        single = info is not None and (bool(info.name) or request.method == "POST") and not info.watch_prefix
+        if not single and (truth(request.query.get("watch")) or (info is not None and info.watch_prefix)):
+            form = form_of_watch(form)
+        else:
+            refuse_other_number(form, kind, single=single)
+        return View(kind, form, request.query, self._table, self._registry.release)
 
     # -- one object
 
     async def _item(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         method = request.method
         if kind.virtual:
-            raise status.no_such_path()
+            return self._reads.computed_item(request, info, kind)
+        _refuse_head(method, kind)
         if method in ("GET", "HEAD"):
             self._allow(kind, "get")
             view = self.view(request, kind)
-            revision_of(request.query.get("resourceVersion", ""))
+            asked = revision_of(request.query.get("resourceVersion", ""), self._registry.release)
+            refuse_future(asked, self._objects.store.revision, retry=1)
             return Answer(200, view.encoded(self._objects.get(kind, info.namespace, info.name)))
         if method == "PUT":
             self._allow(kind, "update")
@@ -140,7 +141,7 @@ class ResourceApi:
 
     async def _put(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         view = self.view(request, kind)
-        raw = await request.body()
+        raw = await request.body(kind.schema_name)
         call = self._call(request, "update")
         obj = await self._decoded(request, kind, call)
         self.check_names(kind, obj, info)
@@ -155,7 +156,11 @@ class ResourceApi:
                     f"{info.name}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
                 )
                 raise status.conflict(kind.resource, info.name, f"{text}{uid}, UID in object meta: ")
+            assert self.face is not None
+            self.face.require_creation(request, info, kind)
             created = True
+            # Which revision an object has that does not exist is not asked.
+            obj["metadata"].pop("resourceVersion", None)
             return await self._objects.create(kind, info.namespace, obj, call)
 
         creator = create if kind.create_on_update else None
@@ -166,20 +171,19 @@ class ResourceApi:
             if first:
                 first = False
                 return obj
-            return self._objects.decode(kind, codec.decode_body(raw, request.media), raw, call)
+            return self._read(raw, request.media, kind, call)
 
         outcome = await self._objects.update(kind, info.namespace, info.name, make, call, create=creator)
         return Answer(201 if created else 200, view.encoded(outcome), warnings=call.warnings)
 
     @staticmethod
     def check_names(kind: Kind, obj: Manifest, info: RequestInfo) -> None:
-        """Name and namespace of a body must be those of the path, or absent."""
+        """The name of a body must be that of the path; its namespace, too, or absent."""
         meta = obj["metadata"]
         name, namespace = meta.get("name") or "", meta.get("namespace") or ""
         if not name:
-            if not meta.get("generateName"):
-                meta["name"] = info.name
-        elif name != info.name:
+            raise status.unnamed(info.name)
+        if name != info.name:
             raise status.other_name(name, info.name)
         if kind.resource.namespaced and namespace and namespace != info.namespace:
             raise status.bad_request(
@@ -190,14 +194,17 @@ class ResourceApi:
     async def _patch(self, request: Request, info: RequestInfo, kind: Kind, subresource: str) -> Answer:
         view = self.view(request, kind)
         call = self._call(request, "patch")
-        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call)
+        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call, subresource)
         patch.check(request.query)
         created = False
 
         async def create() -> Outcome:
             nonlocal created
+            assert self.face is not None
+            self.face.require_creation(request, info, kind)
             created = True
-            obj = patch.new_object(info.namespace, info.name)
+            aside = self._objects.aside
+            obj = await aside.run(call.user.name, call.weight, patch.new_object, info.namespace, info.name)
             self.check_names(kind, obj, info)
             return await self._objects.create(kind, info.namespace, obj, call, apply=True)
 
@@ -224,42 +231,26 @@ class ResourceApi:
     async def _collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer | web.StreamResponse:
         method = request.method
         if method == "POST":
+            self._allow(kind, "create")
             if kind.virtual:
                 return await self._review(request, info, kind)
-            self._allow(kind, "create")
             if kind.resource.namespaced and not info.namespace:
                 raise status.method_not_allowed()
+            if kind.closing:
+                raise status.create_while(kind.resource, kind.closing)
             return await self._create(request, info, kind)
         if kind.virtual:
-            raise status.method_not_allowed()
+            return self._reads.computed_list(request, info, kind)
+        _refuse_head(method, kind)
         if method in ("GET", "HEAD"):
-            options = ListOptions(request.query)
-            options.watch = options.watch or info.watch_prefix
-            self._allow(kind, "watch" if options.watch else "list")
-            view = self.view(request, kind)
-            options.check()
-            field = options.field
-            if info.watch_prefix and info.name:
-                field = f"metadata.name={info.name}" + (f",{field}" if field else "")
-            selection = Selection(kind, options.label, field)
-            if options.watch:
-                return await self._watch(request, info, view, options, selection)
-            page = list_page(self._objects.store, kind, info.namespace, options, selection)
-            return Answer(200, view.list_of(view.parts(page.entries), page.meta))
+            self._allow(kind, "watch" if info.watch_prefix or truth(request.query.get("watch")) else "list")
+            return await self._reads.answer(request, info, kind, self.view(request, kind))
         if method == "DELETE":
             self._allow(kind, "deletecollection")
             if kind.resource.namespaced and not info.namespace:
                 raise status.method_not_allowed()
             return await self._delete_collection(request, info, kind)
         raise status.method_not_allowed()
-
-    async def _watch(
-        self, request: Request, info: RequestInfo, view: View, options: ListOptions, selection: Selection
-    ) -> web.StreamResponse:
-        watch = WatchRequest(self._objects.store, view, info.namespace, options, selection)
-        seconds = options.timeout if options.timeout else random.uniform(1800, 3600)
-        assert self.face is not None
-        return await self.face.stream(request, view, watch, seconds)
 
     async def _create(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
         view = self.view(request, kind)
@@ -269,7 +260,7 @@ class ResourceApi:
         return Answer(201, view.encoded(outcome), warnings=call.warnings)
 
     async def _review(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
-        form_of(request)
+        form_of_resource(request.http.headers.get("Accept", ""), custom=False)
         call = self._call(request, "create")
         obj = await self._decoded(request, kind, call)
         call.warnings += kind.warnings(obj)
@@ -279,26 +270,31 @@ class ResourceApi:
             return Answer(201, CREATED, warnings=call.warnings)
         return Answer(201, msgspec.json.encode(self._virtual(kind, info.namespace, obj, call)), warnings=call.warnings)
 
-    async def _delete_collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+    async def _delete_collection(self, request: Request, info: RequestInfo, kind: Kind) -> Answer | web.StreamResponse:
         view = self.view(request, kind)
-        options = ListOptions(request.query)
-        options.check()
-        selection = Selection(kind, options.label, options.field)
+        options, selection = self._reads.asked(request, info, kind)
         delete_options = await self._delete_options(request)
         call = self._call(request, "deletecollection")
-        page = list_page(self._objects.store, kind, info.namespace, options, selection)
+        page = await self._reads.page(kind, info.namespace, options, selection)
         for entry in page.entries:
             await self._deleter.discard(kind, entry.key, delete_options, call)
-        return Answer(200, view.list_of(view.parts(page.entries), page.meta), warnings=call.warnings)
+        return self._reads.listed(request, view, page)
 
     # -- shared
 
     async def _decoded(self, request: Request, kind: Kind, call: Call) -> Manifest:
         """The object in the body of a request."""
-        body, text = codec.decode_body(await request.body(), request.media, kind.schema_name)
+        raw = await request.body(kind.schema_name)
+        aside = self._objects.aside
+        if len(raw) < aside.heavy:
+            return self._read(raw, request.media, kind, call)
+        return await aside.run(call.user.name, len(raw), self._read, raw, request.media, kind, call)
+
+    def _read(self, raw: bytes, media: str | None, kind: Kind, call: Call) -> Manifest:
+        body, text = codec.decode_body(raw, media, kind.schema_name)
         return self._objects.decode(kind, body, text, call)
 
-    async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer:
+    async def _subresource(self, request: Request, info: RequestInfo, kind: Kind) -> Answer | web.StreamResponse:
         sub = kind.resource.subresource(info.subresource)
         if sub is None:
             if kind.custom:
@@ -313,11 +309,7 @@ class ResourceApi:
         query = request.query
         if request.method in ("POST", "PUT") and (found := write_options(query)):
             raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", found)
-        if "dryRun" in query and request.method in _OPTIONS and request.method != "DELETE":
-            if query["dryRun"] != "All":
-                shown = fields.Raw(f'[]string{{"{query["dryRun"]}"}}')
-                error = fields.not_supported("dryRun", shown, ["All"])
-                raise status.invalid(f"{_OPTIONS[request.method]}.meta.k8s.io", "", [error])
+        if query.get("dryRun") == "All" and request.method in _OPTIONS:
             call.dry_run = True
             call.options = {**(call.options or {}), "dryRun": ["All"]}
         return call
@@ -327,8 +319,10 @@ class ResourceApi:
         raw = await request.body()
         if not raw:
             return DeleteOptions(None, request.query)
+        form = codec.media_type(request.media)
+        if form not in ("", codec.JSON, codec.YAML, codec.PROTOBUF):
+            raise status.unsupported_media([codec.JSON, codec.YAML, codec.PROTOBUF])
         try:
-            form = codec.media_type(request.media)
             body: Any
             if form == codec.PROTOBUF:
                 body = codec.decode_protobuf(raw, _DELETE_OPTIONS)
@@ -336,6 +330,8 @@ class ResourceApi:
                 body = codec.decode_yaml(raw) if form == codec.YAML else codec.decode_json(raw)
         except ApiError as e:
             raise status.internal(e.message) from e
+        if body is None:
+            body = {}
         if not isinstance(body, dict):
             raise status.internal("couldn't get version/kind; json parse error: an object was expected")
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
@@ -347,6 +343,12 @@ class ResourceApi:
         except schemas.ShapeError as e:
             raise status.internal(decode_message.render(_DELETE_OPTIONS, body, json, e)) from e
         return DeleteOptions(body, request.query)
+
+
+def _refuse_head(method: str, kind: Kind) -> None:
+    """Raises 405: built-in kinds are not asked by HEAD, custom ones are."""
+    if method == "HEAD" and not kind.custom:
+        raise status.method_not_allowed()
 
 
 def _is_status(answer: Entry | Manifest) -> bool:

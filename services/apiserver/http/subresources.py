@@ -4,10 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch import json_patch as patches
 from services._rules.kubernetes.validation import field_errors as fields
+from services.apiserver.admission.chain import Attributes
+from services.apiserver.admission.scales import scale_of, set_replicas
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
@@ -16,21 +19,22 @@ from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
 from services.apiserver.http.handler import Answer, Request
-from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC
+from services.apiserver.http.patch_requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, check_patch_options, unfit
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.kind_model import Kind, Subresource
 from services.apiserver.reads.responses import View
 from services.apiserver.store.store_port import Entry
-from services.apiserver.tables.human import NONE, labels, selector
-from services.apiserver.writes.deletion import DeleteOptions, Deleter, Evictions
+from services.apiserver.writes.delete_options import DeleteOptions
+from services.apiserver.writes.deletion import Deleter
+from services.apiserver.writes.evictions import Evictions
 from services.apiserver.writes.object_writes import Objects, Outcome
 from services.apiserver.writes.service_account_tokens import TokenRequests
 
 ViewOf = Callable[[Request, Kind], View]
 CallOf = Callable[[Request, str], Call]
 _VERB = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "POST": "create", "DELETE": "delete"}
-_SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_SCALE_VERSIONS = ("autoscaling/v1", "extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 
@@ -43,20 +47,21 @@ class Subresources:
         self._evictions = Evictions(objects, deleter)
         self._deleter = deleter
         self._tokens = tokens
-        self._connections = connecting.Connections(objects)
+        self.connections = connecting.Connections(objects)
 
     async def answer(
         self, request: Request, info: RequestInfo, kind: Kind, sub: Subresource, view_of: ViewOf, call_of: CallOf
-    ) -> Answer:
+    ) -> Answer | web.StreamResponse:
         """Dispatch by name and verb; raises 405 for verbs the subresource does not have."""
         verb = _VERB.get(request.method, "")
         if verb not in sub.verbs:
             raise status.method_not_allowed()
         call = call_of(request, verb)
         if sub.name in connecting.NAMES:
-            query = request.http.rel_url.raw_query_string
-            raise await self._connections.refuse(kind, sub, info, query, call)
+            return await self.connections.answer(kind, sub, info, request.http, call)
         if sub.name == "scale":
+            if verb == "patch":
+                check_patch_options(request.query, [])
             return await self._scale(request, info, kind, verb, call)
         if sub.name in ("binding", "eviction", "token"):
             body = await self._body(request, sub, kind)
@@ -86,8 +91,15 @@ class Subresources:
         name = body.get("kind")
         if name and name != sub.kind:
             version = str(body.get("apiVersion", "")).rpartition("/")[2]
-            raise status.bad_request(f'{name} in version "{version}" cannot be handled as a {sub.kind}')
+            group = (kind.resource.group if sub.group is None else sub.group).partition(".")[0] or "core"
+            raise status.bad_request(
+                f'{name} in version "{version}" cannot be handled as a {sub.kind}: converting ({version}.{name}) to '
+                f"({group}.{sub.kind}): unknown conversion"
+            )
         body.setdefault("metadata", {})
+        version = sub.version or kind.resource.version
+        body.setdefault("apiVersion", f"{sub.group}/{version}" if sub.group else version)
+        body.setdefault("kind", sub.kind)
         try:
             schemas.normalise(shape, body)
         except schemas.ShapeError as e:
@@ -104,7 +116,9 @@ class Subresources:
         def decoded() -> Manifest:
             obj = self._objects.decode(kind, *codec.decode_body(raw, request.media, kind.schema_name), call)
             name = obj["metadata"].get("name") or ""
-            if name and name != info.name:
+            if not name:
+                raise status.unnamed(info.name)
+            if name != info.name:
                 raise status.other_name(name, info.name)
             return obj
 
@@ -118,7 +132,7 @@ class Subresources:
     async def _patch(self, request: Request, info: RequestInfo, kind: Kind, sub: str, call: Call) -> Outcome:
         from services.apiserver.http.patch_requests import PatchRequest
 
-        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call)
+        patch = PatchRequest(self._objects, kind, request.media, await request.body(), call, sub)
         patch.check(request.query)
 
         def make(old: Manifest) -> Manifest:
@@ -144,51 +158,47 @@ class Subresources:
                 error.details = {"name": info.name, "group": group, "kind": f"{kind.resource.plural}/scale"}
             raise error from e
         if verb == "get":
-            return Answer(200, msgspec.json.encode(_scale_of(kind, kind.from_store(entry.obj))))
+            return Answer(200, msgspec.json.encode(scale_of(kind, kind.from_store(entry.obj))))
         raw = await request.body()
 
         def make(old: Manifest) -> Manifest:
             scale = self._new_scale(kind, old, raw, request.media, verb, info)
-            new = _set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
+            new = set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
             revision = (scale.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = revision or ""
             if not kind.unconditional_update and not revision:
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-            uid = (scale.get("metadata") or {}).get("uid")
-            if uid:
-                new["metadata"]["uid"] = uid
+            uid, before = (scale.get("metadata") or {}).get("uid"), old["metadata"]["uid"]
+            if uid and uid != before:
+                text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before}"
+                resource = msgspec.structs.replace(kind.resource, plural=f"{kind.resource.plural}/scale")
+                raise status.conflict(resource, info.name, text)
             return new
 
         outcome = await self._objects.update(
             kind, info.namespace, info.name, make, call, subresource="scale", verb=verb, patch=verb == "patch"
         )
         obj = kind.from_store(outcome.obj) if isinstance(outcome, Entry) else outcome
-        return Answer(200, msgspec.json.encode(_scale_of(kind, obj)), warnings=call.warnings)
+        return Answer(200, msgspec.json.encode(scale_of(kind, obj)), warnings=call.warnings)
 
     def _new_scale(
         self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
     ) -> Manifest:
-        sent: bytes | None = None
+        scale: Manifest
         if verb == "update":
             scale, sent = codec.decode_body(raw, media, _SCALE)
+            _check_scale(scale, sent)
         else:
-            scale = _patched(_scale_of(kind, old, strict=False), raw, codec.media_type(media))
-        if not isinstance(scale, dict):
-            raise status.bad_request("an object was expected")
-        name = scale.get("kind", "Scale")
-        if name != "Scale":
-            version = str(scale.get("apiVersion", "")).rpartition("/")[2]
-            raise status.bad_request(
-                f'{name} in version "{version}" cannot be handled as a Scale: converting ({version}.{name}) to '
-                "(autoscaling.Scale): unknown conversion"
-            )
-        try:
-            schemas.normalise(_SCALE, scale)
-        except schemas.ShapeError as e:
-            wrong = decode_message.render(_SCALE, scale, sent, e)
-            raise status.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {wrong}') from e
+            form = codec.media_type(media)
+            scale = _patched(scale_of(kind, old, strict=False), raw, form)
+            try:
+                _check_scale(scale, None)
+            except ApiError as e:
+                raise unfit(raw if form == STRATEGIC else msgspec.json.encode(scale), e) from e
         given = (scale.get("metadata") or {}).get("name")
-        if given and given != info.name:
+        if not given:
+            raise status.unnamed(info.name)
+        if given != info.name:
             raise status.other_name(given, info.name)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
         if replicas < 0 and not kind.custom:
@@ -231,13 +241,23 @@ class Subresources:
                 conditions.append({**scheduled, "lastTransitionTime": stamp})
             return new
 
+        await self._admit("binding", kind, namespace, name, body, call)
         await self._objects.update(kind, namespace, name, make, call, subresource="binding", verb="create", patch=True)
+
+    async def _admit(self, sub: str, kind: Kind, namespace: str, name: str, body: Manifest, call: Call) -> None:
+        """Have admission agree to the body of a subresource; raises ApiError."""
+        attributes = Attributes("CREATE", kind, sub, namespace, name, body, None, call)
+        await self._objects.admission.mutate(attributes)
+        await self._objects.admission.validate(attributes)
 
     async def _evict(self, kind: Kind, info: RequestInfo, body: Manifest, call: Call) -> Answer:
         name = body["metadata"].get("name") or info.name
         if name != info.name:
             raise status.bad_request("name in URL does not match name in Eviction object")
         options = DeleteOptions(body.get("deleteOptions") or {}, {})
+        self._objects.get(kind, info.namespace, name)
+        call.dry_run = call.dry_run or options.dry_run
+        await self._admit("eviction", kind, info.namespace, name, body, call)
         await self._evictions.evict(kind, info.namespace, info.name, options, call)
         return Answer(201, CREATED, warnings=call.warnings)
 
@@ -265,6 +285,24 @@ def _only(sub: str, new: Manifest, old: Manifest) -> Manifest:
     return new
 
 
+def _check_scale(scale: Any, sent: bytes | None) -> None:
+    """Raise 400 for a body or a result of a patch that is no Scale; brings one into canonical form."""
+    if not isinstance(scale, dict):
+        raise status.bad_request("an object was expected")
+    name, api_version = scale.get("kind") or "Scale", scale.get("apiVersion") or _SCALE_VERSIONS[0]
+    if name != "Scale" or api_version not in _SCALE_VERSIONS:
+        version = str(api_version).rpartition("/")[2]
+        why = f"converting ({version}.{name}) to (autoscaling.Scale): unknown conversion"
+        if name == "Scale":
+            why = f'no kind "{name}" is registered for version "{api_version}" in scheme'
+        raise status.bad_request(f'{name} in version "{version}" cannot be handled as a Scale: {why}')
+    try:
+        schemas.normalise(_SCALE, scale)
+    except schemas.ShapeError as e:
+        wrong = decode_message.render(_SCALE, scale, sent, e)
+        raise status.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {wrong}') from e
+
+
 def _patched(scale: Manifest, raw: bytes, media: str) -> Any:
     if media not in (JSON_PATCH, MERGE, STRATEGIC, APPLY):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -272,61 +310,7 @@ def _patched(scale: Manifest, raw: bytes, media: str) -> Any:
         if media == APPLY:
             return patches.merge_patch(scale, codec.decode_yaml(raw))
         if media == JSON_PATCH:
-            return patches.json_patch(scale, codec.decode_json(raw))
+            return patches.json_patch(scale, codec.decode_json(raw), absent_is_null=True)
         return patches.merge_patch(scale, codec.decode_json(raw))
     except patches.PatchError as e:
         raise ApiError(e.status, e.reason, e.message, e.details) from e
-
-
-def _scale_of(kind: Kind, obj: Manifest, *, strict: bool = True) -> Manifest:
-    """The autoscaling/v1 Scale of an object; raises 500 where a custom object lacks the declared field."""
-    meta = {k: obj["metadata"][k] for k in _SCALE_METADATA if k in obj["metadata"]}
-    spec_path, status_path, selector_path = _replica_paths(kind)
-    replicas = _get(obj, spec_path)
-    if replicas is None and strict and kind.custom:
-        text = f'the spec replicas field "{spec_path}" does not exist'
-        error = status.internal(f"Internal error occurred: {text}")
-        error.reason, error.details = "InternalError", {"causes": [{"message": text}]}
-        raise error
-    shown: Manifest = {"replicas": _get(obj, status_path) or 0}
-    chosen = _get(obj, selector_path) if selector_path else None
-    if isinstance(chosen, dict):
-        structured = "matchLabels" in chosen or "matchExpressions" in chosen
-        chosen = selector(chosen) if structured else labels(chosen)
-    if chosen and chosen != NONE:
-        shown["selector"] = chosen
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": meta,
-        "spec": {"replicas": replicas} if replicas else {},
-        "status": shown,
-    }
-
-
-def _set_replicas(kind: Kind, obj: Manifest, replicas: int) -> Manifest:
-    """Set the replicas field of an object the caller owns."""
-    path = _replica_paths(kind)[0].strip(".").split(".")
-    node: Any = obj
-    for part in path[:-1]:
-        node = node.setdefault(part, {})
-    node[path[-1]] = replicas
-    return obj
-
-
-def _replica_paths(kind: Kind) -> tuple[str, str, str]:
-    found = getattr(kind, "scale", None)
-    if found is not None:
-        if isinstance(found, dict):
-            return found["specReplicasPath"], found["statusReplicasPath"], found.get("labelSelectorPath") or ""
-        return found.spec_path, found.status_path, found.selector_path
-    return ".spec.replicas", ".status.replicas", ".spec.selector"
-
-
-def _get(obj: Manifest, path: str) -> Any:
-    node: Any = obj
-    for part in path.strip(".").split("."):
-        if not isinstance(node, dict):
-            return None
-        node = node.get(part)
-    return node

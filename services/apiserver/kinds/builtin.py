@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import FieldError
@@ -12,9 +12,33 @@ from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
+from services.apiserver.kinds.late_fields import LateField, drop_late, late_fields
 
 NEWEST = 1 << 30
 """The release of a server that stands for none in particular."""
+_ANY_FINALIZER: Final = frozenset(
+    {
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "coordination.k8s.io",
+        "policy",
+    }
+)
+"""Groups whose kinds take finalizers of any qualified name, as custom resources do."""
+
+_ALL_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+_KEPT_BY_STATUS: Final = {
+    "apiextensions.k8s.io/CustomResourceDefinition": _ALL_METADATA,
+    "apiregistration.k8s.io/APIService": _ALL_METADATA,
+    "apps/Deployment": ("labels",),
+    "flowcontrol.apiserver.k8s.io/FlowSchema": _ALL_METADATA,
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": _ALL_METADATA,
+    "storage.k8s.io/VolumeAttachment": _ALL_METADATA,
+    # Old kubelets write owner references that break garbage collection.
+    "/Pod": ("ownerReferences",),
+}
+"""Metadata that a write to the status subresource of a kind does not change."""
 
 
 class BuiltinKind(Kind):
@@ -30,6 +54,10 @@ class BuiltinKind(Kind):
     """What the spec is checked by."""
     status_rules: ClassVar[Rules] = ()
     """What the status is checked by in a write to the status subresource."""
+    checks_of_new: ClassVar[int] = 1
+    """How often clients read what is wrong with a new object; some kinds are checked twice."""
+    checks_of_update: ClassVar[int] = 1
+    """How often clients read what is wrong with an updated object by itself."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Paths of fields that an update may not change."""
     selectable: ClassVar[Mapping[str, str]] = {}
@@ -38,8 +66,20 @@ class BuiltinKind(Kind):
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource)
         self.schema_name = schema_name
+        self.domain_finalizers = resource.group not in _ANY_FINALIZER
+        self._kept_by_status = _KEPT_BY_STATUS.get(f"{resource.group}/{resource.kind}", ())
+        self._late: tuple[LateField, ...] = ()
         self._default = Defaults(self.defaults_of(resource))
         self.rules = self.rules_of(resource)
+
+    def prepare_status(self, new: Manifest, old: Manifest) -> None:
+        """Keep what writes to the status of this kind do not change."""
+        super().prepare_status(new, old)
+        for name in self._kept_by_status:
+            if name in old["metadata"]:
+                new["metadata"][name] = old["metadata"][name]
+            else:
+                new["metadata"].pop(name, None)
 
     @classmethod
     def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:  # noqa: ARG003
@@ -50,6 +90,11 @@ class BuiltinKind(Kind):
     def rules_of(cls, resource: Resource) -> Rules:  # noqa: ARG003
         """Return the rules of the kind under its names; kinds whose versions differ override this."""
         return (*cls.rules, inside("spec", *cls.spec_rules, absent={})) if cls.spec_rules else cls.rules
+
+    def serve_as(self, release: int) -> None:
+        """Behave as a minor release does: kinds whose defaults or rules differ between releases override this."""
+        self.release = release
+        self._late = late_fields(self.store_key, release)
 
     @property
     def schema(self) -> Schema | None:
@@ -94,10 +139,18 @@ class BuiltinKind(Kind):
         return status
 
     def prepare_create(self, obj: Manifest) -> None:
-        """Reset the status and set the first generation."""
+        """Reset the status, set the first generation, and drop what the release does not keep."""
         super().prepare_create(obj)
         if self.has_status and (status := self.empty_status()) is not None:
             obj["status"] = status
+        if self._late:
+            drop_late(self._late, obj)
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Keep the status, drop what the release does not keep, raise the generation."""
+        if self._late:
+            drop_late(self._late, new, old)
+        super().prepare_update(new, old)
 
     def default(self, obj: Manifest) -> None:
         """Fill in the table of defaults."""
@@ -107,9 +160,17 @@ class BuiltinKind(Kind):
         """Return what the rules find wrong with an object by itself."""
         return apply(self.rules, obj)
 
+    def check_metadata(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with the metadata of a new object."""
+        return super().check_metadata(obj) * self.checks_of_new
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with a new, defaulted object."""
+        return self.check(obj) * self.checks_of_new
+
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with an object by itself, and which fixed fields changed."""
-        return [*self.check(new), *changed(self.fixed, new, old)]
+        return [*self.check(new) * self.checks_of_update, *changed(self.fixed, new, old)]
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what the rules of the status find wrong."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import TYPE_CHECKING
 
 from schemas.manifest import Manifest
@@ -95,7 +97,16 @@ def _resource(kind: Kind) -> Manifest:
         "kind": resource.kind,
         "verbs": list(resource.verbs),
     }
-    return entry | _names(resource)
+    entry |= _names(resource)
+    if "watch" in resource.verbs:
+        entry["storageVersionHash"] = _storage_hash(kind)
+    return entry
+
+
+def _storage_hash(kind: Kind) -> str:
+    """The text by which clients see that two versions are one kind, and that it is stored in another version now."""
+    stored = f"{kind.store_group}/{kind.store_version}/{kind.resource.kind}"
+    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _names(resource: Resource) -> Manifest:

@@ -11,11 +11,13 @@ import msgspec
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.groups import (
     admission,
+    admission_policies,
     autoscaling,
     batch,
     certificates,
     cluster,
     config,
+    endpoints,
     events,
     networking,
     policy,
@@ -57,7 +59,6 @@ _OF_PODS = (
 GROUPS: dict[str, tuple[int, dict[str, int]]] = {
     "": (18000, {"v1": 1}),
     "apiregistration.k8s.io": (18000, {"v1": 15, "v1beta1": 9}),
-    "extensions": (17900, {"v1beta1": 1}),
     "apps": (17800, {"v1": 15}),
     "events.k8s.io": (17750, {"v1": 15, "v1beta1": 5}),
     "authentication.k8s.io": (17700, {"v1": 15, "v1beta1": 9}),
@@ -66,6 +67,7 @@ GROUPS: dict[str, tuple[int, dict[str, int]]] = {
     "batch": (17400, {"v1": 15, "v1beta1": 9}),
     "certificates.k8s.io": (17300, {"v1": 15, "v1beta1": 9}),
     "networking.k8s.io": (17200, {"v1": 15, "v1beta1": 9}),
+    "extensions": (17150, {"v1beta1": 1}),
     "policy": (17100, {"v1": 15, "v1beta1": 9}),
     "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
     "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),
@@ -84,6 +86,16 @@ _TODAY: dict[str, tuple[int, dict[str, int]]] = {
     "extensions": (1, {"v1beta1": 1}),
     "autoscaling": (17500, {"v2": 30, "v1": 15, "v2beta1": 9, "v2beta2": 1}),
 }
+
+
+# In the refusals of older releases some kinds bear the name of the group that had them first.
+_NAMED_IN = {
+    ("networking.k8s.io", "Ingress"): "extensions",
+    ("networking.k8s.io", "NetworkPolicy"): "extensions",
+    ("policy", "PodSecurityPolicy"): "extensions",
+    ("events.k8s.io", "Event"): "",
+}
+_NAMED_BY_OWN = 22
 
 
 V1 = {"v1": 0}
@@ -115,7 +127,7 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("Binding", reviews.Binding, verbs=CREATE),
         Row("ComponentStatus", BuiltinKind, V1, ("cs",), cluster=True, verbs=("get", "list")),
         Row("ConfigMap", config.ConfigMap, V1, ("cm",)),
-        Row("Endpoints", service.Endpoints, V1, ("ep",), plural="endpoints"),
+        Row("Endpoints", endpoints.Endpoints, V1, ("ep",), plural="endpoints"),
         Row("Event", events.CoreEvent, V1, ("ev",)),
         Row("LimitRange", quota.LimitRange, V1, ("limits",)),
         Row("Namespace", cluster.Namespace, V1, ("ns",), (STATUS, FINALIZE), cluster=True, verbs=NO_COLLECTION),
@@ -127,11 +139,17 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("ReplicationController", workloads.ReplicationController, V1, ("rc",), (STATUS, SCALE), ALL),
         Row("ResourceQuota", quota.ResourceQuota, V1, ("quota",), (STATUS,)),
         Row("Secret", config.Secret),
-        Row("ServiceAccount", BuiltinKind, V1, ("sa",), (TOKEN,)),
+        Row("ServiceAccount", config.ServiceAccount, V1, ("sa",), (TOKEN,)),
         Row("Service", service.Service, V1, ("svc",), (STATUS, _proxy("Service")), ALL, verbs=NO_COLLECTION),
     ),
     "admissionregistration.k8s.io": (
         Row("MutatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
+        Row(
+            "ValidatingAdmissionPolicy", admission_policies.Policy, {"v1": 30}, (), (STATUS,), EXTENSIONS, cluster=True
+        ),
+        Row(
+            "ValidatingAdmissionPolicyBinding", admission_policies.Binding, {"v1": 30}, (), (), EXTENSIONS, cluster=True
+        ),
         Row("ValidatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
     ),
     "apiextensions.k8s.io": (
@@ -171,14 +189,14 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("CertificateSigningRequest", certificates.SigningRequest, BOTH, ("csr",), (STATUS, APPROVAL), cluster=True),
     ),
     "coordination.k8s.io": (Row("Lease", cluster.Lease, BOTH),),
-    "discovery.k8s.io": (Row("EndpointSlice", service.EndpointSlice, _SINCE_21),),
+    "discovery.k8s.io": (Row("EndpointSlice", endpoints.EndpointSlice, _SINCE_21),),
     "events.k8s.io": (Row("Event", events.Event, BOTH, ("ev",), store=("", "v1")),),
     "extensions": (
         Row("Ingress", networking.Ingress, {"v1beta1": 0}, ("ing",), (STATUS,), store=("networking.k8s.io", "v1")),
     ),
     "flowcontrol.apiserver.k8s.io": (
-        Row("FlowSchema", PlainWithStatus, {"v1beta1": 0}, (), (STATUS,), cluster=True),
-        Row("PriorityLevelConfiguration", PlainWithStatus, {"v1beta1": 0}, (), (STATUS,), cluster=True),
+        Row("FlowSchema", cluster.FlowSchema, {"v1beta1": 0}, (), (STATUS,), cluster=True),
+        Row("PriorityLevelConfiguration", cluster.PriorityLevel, {"v1beta1": 0}, (), (STATUS,), cluster=True),
     ),
     "networking.k8s.io": (
         Row("IngressClass", networking.IngressClass, BOTH, cluster=True),
@@ -188,7 +206,7 @@ KINDS: dict[str, tuple[Row, ...]] = {
     "node.k8s.io": (Row("RuntimeClass", cluster.RuntimeClass, BOTH, cluster=True),),
     "policy": (
         Row("PodDisruptionBudget", policy.DisruptionBudget, _SINCE_21, ("pdb",), (STATUS,)),
-        Row("PodSecurityPolicy", BuiltinKind, {"v1beta1": 0}, ("psp",), cluster=True),
+        Row("PodSecurityPolicy", policy.SecurityPolicy, {"v1beta1": 0}, ("psp",), cluster=True),
     ),
     "rbac.authorization.k8s.io": (
         Row("ClusterRoleBinding", rbac.RoleBinding, BOTH, cluster=True),
@@ -200,7 +218,7 @@ KINDS: dict[str, tuple[Row, ...]] = {
     "storage.k8s.io": (
         Row("CSIDriver", storage.Driver, BOTH, cluster=True),
         Row("CSINode", storage.DriverNode, BOTH, cluster=True),
-        Row("CSIStorageCapacity", BuiltinKind, {"v1": 24}),
+        Row("CSIStorageCapacity", storage.Capacity, {"v1": 24}),
         Row("StorageClass", storage.StorageClass, BOTH, ("sc",), cluster=True),
         Row("VolumeAttachment", storage.Attachment, BOTH, (), (STATUS,), cluster=True),
     ),
@@ -230,6 +248,7 @@ def builtin_registry(profile: str = "current") -> Registry:
     """
     registry = Registry()
     release = NEWEST if profile == "current" else int(profile.partition(".")[2])
+    registry.release = release
     priorities = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
     served = [(name, one, version) for name in KINDS for one in KINDS[name] for version in one.versions]
     for group, row, version in served:
@@ -241,6 +260,7 @@ def builtin_registry(profile: str = "current") -> Registry:
             kind=row.kind,
             plural=row.plural or _plural(row.kind),
             list_kind=f"{row.kind}List",
+            singular=row.kind.lower() if release == NEWEST else "",
             # Else clients warn at every use that the short name means two kinds.
             short_names=() if group == "extensions" and release == NEWEST else row.short,
             namespaced=not row.cluster,
@@ -251,8 +271,9 @@ def builtin_registry(profile: str = "current") -> Registry:
         )
         kind = row.rules(resource, definition_name(group, version, row.kind))
         kind.store_group, kind.store_version = row.store if row.store[1] else (group, next(iter(row.versions)))
-        kind.release = release
+        kind.serve_as(release)
         kind.has_status = STATUS in row.subresources
+        kind.status_group = _NAMED_IN.get((group, row.kind), group) if release < _NAMED_BY_OWN else group
         priority, versions = priorities[group]
         registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
     return registry

@@ -81,10 +81,16 @@ class Kind:
     """PUT of a missing object creates it."""
     unconditional_update: bool = True
     """PUT without a resourceVersion is allowed."""
+    revision_is_checked: bool = False
+    """PUT without a resourceVersion is refused by the checks of an update, together with what else is wrong."""
     graceful_delete: bool = False
     """DELETE may leave the object with a deletionTimestamp for a grace period (Pods)."""
+    domain_finalizers: bool = False
+    """A finalizer that Kubernetes does not define needs a domain and a slash."""
     virtual: bool = False
     """Nothing is stored; create answers at once (reviews, bindings)."""
+    closing: str = ""
+    """Why no new object is taken, as the refusal says it; empty while they are."""
     schema_name: str = ""
     """Name of the OpenAPI definition, such as io.k8s.api.apps.v1.Deployment."""
 
@@ -180,11 +186,18 @@ class Kind:
         names = {*new, *old}.difference(outside)
         return any(new.get(name) != old.get(name) for name in names)
 
-    # The metadata of an update is checked by the caller, which has filled in what a server writes.
-
     def check_metadata(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with the metadata of a new object."""
-        return object_metadata.check_create(obj["metadata"], self.check_name, namespaced=self.resource.namespaced)
+        return object_metadata.check_create(
+            obj["metadata"],
+            self.check_name,
+            namespaced=self.resource.namespaced,
+            domain_finalizers=self.domain_finalizers,
+        )
+
+    def check_metadata_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what is wrong with the metadata of an update, server's fields included."""
+        return object_metadata.check_update(new, old, domain_finalizers=self.domain_finalizers)
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new, defaulted object."""
@@ -213,6 +226,15 @@ class Kind:
     def warnings(self, obj: Manifest) -> list[str]:
         """Return texts for `Warning` headers of an accepted write."""
         return []
+
+    # Objects of virtual kinds.
+
+    def computed(self, namespace: str, name: str) -> list[Manifest] | None:
+        """Return the objects that are made when they are read: of a namespace and a name, of all where one is empty.
+
+        None for kinds whose objects are stored, or only created.
+        """
+        return None
 
     # Selection.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from schemas.api.descriptions import kubernetes_description
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import Kind, Resource
 
@@ -126,9 +127,14 @@ class Definitions:
         shape = schemas.definition(name)
         schema: Schema = {"type": "object"}
         self.schemas[name] = schema
+        if text := kubernetes_description(name):
+            schema["description"] = text
         if needed := sorted(field.name for field in shape.fields.values() if field.required):
             schema["required"] = needed
-        schema["properties"] = {field: self._field(shape.fields[field]) for field in sorted(shape.fields)}
+        schema["properties"] = {
+            field: self._described(self._field(shape.fields[field]), kubernetes_description(name, field))
+            for field in sorted(shape.fields)
+        }
         if shape.kinds:
             schema["x-kubernetes-group-version-kind"] = [_gvk(*item) for item in shape.kinds]
 
@@ -146,6 +152,15 @@ class Definitions:
             found = _SCALARS[field.code]
         return {**found, **field.marks} if field.marks else found
 
+    def _described(self, schema: Schema, text: str) -> Schema:
+        """A schema with a description, which OpenAPI v3 does not allow beside a reference."""
+        if not text:
+            return schema
+        if self._version == 3 and "$ref" in schema:
+            more = {name: value for name, value in schema.items() if name != "$ref"}
+            return {"description": text, "allOf": [{"$ref": schema["$ref"]}], **more}
+        return {"description": text, **schema}
+
     def _custom(self, kind: Kind) -> Schema:
         resource = kind.resource
         given = kind.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -154,12 +169,17 @@ class Definitions:
         if self._version == 3 or not given.get("x-kubernetes-preserve-unknown-fields"):
             schema["properties"] = {
                 **schema.get("properties", {}),
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
-                "metadata": self._ref(META + "ObjectMeta"),
+                **{name: self._described({"type": "string"}, _said(given, name)) for name in ("apiVersion", "kind")},
+                "metadata": self._described(self._ref(META + "ObjectMeta"), _said(given, "metadata")),
             }
         schema["x-kubernetes-group-version-kind"] = [_gvk(resource.group, resource.version, resource.kind)]
         return schema
+
+
+def _said(schema: Schema, field: str) -> str:
+    """What a custom kind says of a field that every object has, or what is true of it in all of them."""
+    given = (schema.get("properties") or {}).get(field) or {}
+    return str(given.get("description") or kubernetes_description("", field))
 
 
 def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
@@ -169,10 +189,10 @@ def _gvk(group: str, version: str, kind: str) -> dict[str, str]:
 def _to_v2(schema: Schema) -> Schema:
     """Return the part of a custom kind's schema that OpenAPI v2 can express, without what old clients would reject."""
     if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string"):
-        return {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+        return {key: value for key, value in schema.items() if key.startswith("x-kubernetes-") or key == "description"}
     if schema.get("nullable"):
         # Old clients refuse null for a typed field, so a nullable field has to be untyped for them.
-        return {}
+        return {key: schema[key] for key in ("description",) if key in schema}
     result = {key: schema[key] for key in _V2_KEYS if key in schema}
     result |= {
         key: value

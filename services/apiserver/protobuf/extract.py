@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from services.apiserver.kinds.decoding import field_tables as schemas
-from services.apiserver.protobuf.wire import fields
+from services.apiserver.protobuf.wire import fields, text
 
 _SCALARS = {1: "d", 2: "d", 3: "i", 4: "i", 5: "i", 8: "b", 9: "s", 12: "y", 13: "i", 17: "i", 18: "i"}
 _MESSAGE, _REPEATED = 11, 3
@@ -36,21 +36,21 @@ def messages(descriptor: bytes) -> dict[str, list[Any]]:
     package = ""
     out: dict[str, list[Any]] = {}
     for number, value in fields(descriptor):
-        if number == 2 and isinstance(value, bytes):
-            package = value.decode()
+        if number == 2 and isinstance(value, memoryview):
+            package = text(value)
     for number, value in fields(descriptor):
-        if number == 4 and isinstance(value, bytes):
+        if number == 4 and isinstance(value, memoryview):
             _message(package, value, out)
     return out
 
 
-def _message(prefix: str, raw: bytes, out: dict[str, list[Any]]) -> None:
+def _message(prefix: str, raw: memoryview, out: dict[str, list[Any]]) -> None:
     name, found, nested = "", [], []
     for number, value in fields(raw):
-        if not isinstance(value, bytes):
+        if not isinstance(value, memoryview):
             continue
         if number == 1:
-            name = value.decode()
+            name = text(value)
         elif number == 2:
             found.append(_field(value))
         elif number == 3:
@@ -61,19 +61,19 @@ def _message(prefix: str, raw: bytes, out: dict[str, list[Any]]) -> None:
         _message(full, value, out)
 
 
-def _field(raw: bytes) -> list[Any]:
+def _field(raw: memoryview) -> list[Any]:
     name, number, label, kind, target = "", 0, 0, 0, ""
     for tag, value in fields(raw):
-        if tag == 1 and isinstance(value, bytes):
-            name = value.decode()
+        if tag == 1 and isinstance(value, memoryview):
+            name = text(value)
         elif tag == 3 and isinstance(value, int):
             number = value
         elif tag == 4 and isinstance(value, int):
             label = value
         elif tag == 5 and isinstance(value, int):
             kind = value
-        elif tag == 6 and isinstance(value, bytes):
-            target = value.decode().lstrip(".")
+        elif tag == 6 and isinstance(value, memoryview):
+            target = text(value).lstrip(".")
     code = "m" if kind == _MESSAGE else _SCALARS.get(kind, "i")
     return [number, name, ("[" if label == _REPEATED else "") + code, target]
 

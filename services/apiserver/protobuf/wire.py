@@ -7,7 +7,7 @@ class WireError(ValueError):
     """Bytes that are not a protobuf message."""
 
 
-def varint(data: bytes, position: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """A variable-length integer and the position after it."""
     value = shift = 0
     while True:
@@ -21,12 +21,18 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, integer or bytes) in order of the message; fixed-width values come as bytes."""
+def fields(data: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(field number, integer or bytes) in order of the message; fixed-width values come as bytes.
+
+    Bytes are views of the message: nothing is copied, however deep messages are nested.
+    """
+    data = memoryview(data)
     position, end = 0, len(data)
     while position < end:
         tag, position = varint(data, position)
         number, kind = tag >> 3, tag & 7
+        if not number:
+            raise WireError("a field has the number 0")
         if kind == 0:
             value, position = varint(data, position)
             yield number, value
@@ -43,3 +49,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise WireError(f"field {number} is cut off")
         yield number, data[position : position + size]
         position += size
+
+
+def text(value: memoryview) -> str:
+    """The string of a field; raises UnicodeDecodeError."""
+    return str(value, "utf-8")

@@ -1,6 +1,7 @@
 """Turning stored objects into response bytes: single objects, lists and watch events, in every form."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,6 +13,8 @@ from services.apiserver.reads.negotiation import Form
 from services.apiserver.store.store_port import Entry, Event
 
 _encode = msgspec.json.Encoder().encode
+COUNTED_METADATA = 26
+"""The minor release from which a list of metadata says how many objects follow."""
 TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 """(kind, objects, includeObject, meta version, columns wanted) -> Table without metadata."""
 
@@ -23,8 +26,11 @@ class View:
     fetches: ClassVar[bool] = False
     """Whether entries have to be loaded before they are encoded; what the store of the API server holds is complete."""
 
-    def __init__(self, kind: Kind, form: Form, query: dict[str, str], table: TableOf) -> None:
+    def __init__(
+        self, kind: Kind, form: Form, query: dict[str, str], table: TableOf, release: int = COUNTED_METADATA
+    ) -> None:
         self.kind = kind
+        self._counts = release >= COUNTED_METADATA
         self.form = form
         self.include = query.get("includeObject", "")
         if form.view == "Table" and self.include not in ("", "Metadata", "Object", "None"):
@@ -33,11 +39,18 @@ class View:
                 "'Metadata', 'Object', 'None', or empty"
             )
         self._table = table
-        resource = kind.resource
-        shape = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
-        self._forms = [f"{number}{shape}" for number in range(len(self.WORDS))]
-        self._prefix = b'{"kind":%s,"apiVersion":%s,' % (_encode(resource.kind), _encode(resource.api_version))
         self._plain = not form.view
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        resource, form = self.kind.resource, self.form
+        shape = f"{resource.group}/{resource.version}|{form.view}|{form.version}"
+        return [f"{number}{shape}" for number in range(len(self.WORDS))]
+
+    @cached_property
+    def _prefix(self) -> bytes:
+        resource = self.kind.resource
+        return b'{"kind":%s,"apiVersion":%s,' % (_encode(resource.kind), _encode(resource.api_version))
 
     async def load(self, entries: Sequence[Entry]) -> None:
         """Fetch what the next entries to encode consist of."""
@@ -76,37 +89,43 @@ class View:
 
     # -- lists
 
-    def parts(self, entries: Iterable[Entry]) -> list[Any]:
-        """What a list in this form holds of entries: rows, metadata or JSON."""
+    def parts(self, entries: Iterable[Entry]) -> list[bytes]:
+        """What a list in this form holds of entries: JSON of rows, of metadata or of objects."""
         if self._plain:
             return self._items(entries)
         objects = [self._object(e, once=True) for e in entries]
         if self.form.view == "Table":
-            rows: list[Any] = self._table(self.kind, objects, self.include, self.form.version, False)["rows"]
-            return rows
-        return [self._meta("PartialObjectMetadata", obj["metadata"]) for obj in objects]
+            rows = self._table(self.kind, objects, self.include, self.form.version, False)["rows"]
+            return [_encode(row) for row in rows or ()]
+        return [_encode(self._meta("PartialObjectMetadata", obj["metadata"])) for obj in objects]
 
-    def list_of(self, parts: list[Any], meta: Manifest) -> bytes:
-        """JSON of a list with these parts."""
+    def list_ends(self, meta: Manifest, *, empty: bool) -> tuple[bytes, bytes]:
+        """What a list in this form has before its parts, which commas separate, and after them."""
         resource, kind = self.kind.resource, self.kind
         if self.form.view == "Table":
             table = self._table(kind, [], self.include, self.form.version, True)
-            return _encode({**self._meta("Table", meta), **table, "rows": parts})
-        if self.form.view.startswith("Partial"):
-            return _encode({**self._meta("PartialObjectMetadataList", meta), "items": parts})
-        if kind.custom:
-            meta = {"continue": "", **meta}
-        head_bytes = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
-            _encode(resource.list_kind or resource.kind + "List"),
-            _encode(resource.api_version),
-            _encode(meta),
-        )
-        return head_bytes + b",".join(parts) + b"]}"
+            head: Manifest = {**self._meta("Table", meta), **table, "rows": table["rows"] if empty else []}
+        elif self.form.view.startswith("Partial"):
+            if not self._counts:
+                meta = {name: value for name, value in meta.items() if name != "remainingItemCount"}
+            head = {**self._meta("PartialObjectMetadataList", meta), "items": None if empty else []}
+        else:
+            if kind.custom:
+                meta = {"continue": "", **meta}
+            name = resource.list_kind or resource.kind + "List"
+            head = {"kind": name, "apiVersion": resource.api_version, "metadata": meta, "items": []}
+        text = _encode(head)
+        return (text[:-2], b"]}") if text.endswith(b"[]}") else (text, b"")
+
+    def whole_list(self, entries: Sequence[Entry], meta: Manifest) -> bytes:
+        """JSON of a list of few entries."""
+        head, tail = self.list_ends(meta, empty=not entries)
+        return head + b",".join(self.parts(entries)) + tail
 
     def _items(self, entries: Iterable[Entry]) -> list[bytes]:
         """Items of a list; those of built-in kinds do not repeat kind and apiVersion."""
         kind, prefix, whole = self.kind, self._prefix, self.kind.custom
-        cut = len(prefix)
+        cut, as_stored = len(prefix), self.kind.shown_as_stored
         out = []
         for entry in entries:
             raw = entry.raw
@@ -117,7 +136,7 @@ class View:
                     raw = _encode({"kind": obj["kind"], "apiVersion": obj["apiVersion"], **obj})
                     if not raw.startswith(prefix):
                         raw = prefix + _encode({k: v for k, v in obj.items() if k not in ("kind", "apiVersion")})[1:]
-            elif whole:
+            elif whole and not as_stored:
                 stored = entry.look()
                 obj = kind.from_store(stored)
                 if obj is not stored:

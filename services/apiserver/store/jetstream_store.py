@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -24,15 +24,27 @@ from services._kit.concurrency.tasks import end
 from services.apiserver.store.follower import Following
 from services.apiserver.store.secret_encryption import Sealing, Secrets
 from services.apiserver.store.store_port import (
+    MOST_SET_BYTES,
+    MOST_SET_OBJECTS,
     Conflict,
     Entry,
     Key,
     StoreTooLarge,
     StoreUnavailable,
-    encode_value,
 )
 from services.apiserver.store.stream_connection import NO_MESSAGE, ObjectStream
-from services.apiserver.store.subject_names import DELETED, EXPECTED, PREV, WRITE, forget_subject, headers_of
+from services.apiserver.store.subject_names import (
+    BATCH_ID,
+    BATCH_SEQUENCE,
+    DELETED,
+    EXPECTED,
+    PREV,
+    WRITE,
+    forget_subject,
+    head_in_batch,
+    headers_of,
+)
+from services.apiserver.store.write_queue import Write, WriteQueue, Writes, fail_all
 
 log = structlog.get_logger(__name__)
 
@@ -41,23 +53,6 @@ _BATCH_SECONDS = 0.0035
 # Seconds without an answer after which a server may be cut off from its peers.
 _MOVE_AFTER = 6.0
 _REFUSED = {10071, 10164, 10201, 10174}
-
-
-class _Write:
-    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "stored", "value")
-
-    def __init__(self, key: Key, obj: Manifest, expected: int, deleted: bool) -> None:
-        self.key, self.obj, self.expected, self.deleted = key, obj, expected, deleted
-        self.value = self.stored = encode_value(obj)
-        self.sequence = 0  # last sequence of the subject, tombstones included
-        self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-
-    def fail(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-
-
-Writes = list[_Write]
 
 
 class JetStreamStore(Following):
@@ -95,8 +90,7 @@ class JetStreamStore(Following):
         self._secrets = Secrets(self, sealing) if sealing is not None else None
         self._tombstone_limit = tombstones
         self._drop_unreadable = drop_unreadable
-        self._queue: deque[_Write] = deque()
-        self._busy: set[Key] = set()
+        self._queue = WriteQueue()
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._writer: Supervised | None = None
@@ -158,12 +152,45 @@ class JetStreamStore(Following):
     async def put(self, key: Key, obj: Manifest, expected: int) -> Entry:
         if self._secrets is not None:
             await self._secrets.prepare(key)
-        return await self._submit(_Write(key, obj, expected, deleted=False))
+        return await self._submit(Write(key, obj, expected, deleted=False))
+
+    async def put_all(self, puts: Sequence[tuple[Key, Manifest, int]]) -> list[Entry]:
+        if self._secrets is not None:
+            for key, _, _ in puts:
+                await self._secrets.prepare(key)
+        batch = [Write(key, obj, expected, deleted=False) for key, obj, expected in puts]
+        if len(batch) > MOST_SET_OBJECTS or sum(len(write.value) for write in batch) > MOST_SET_BYTES:
+            raise StoreTooLarge(f"a set has at most {MOST_SET_OBJECTS} objects with {MOST_SET_BYTES} bytes")
+        # Nothing else is written meanwhile; once it is sent, a caller that goes away does not stop it half-way.
+        committed = spawn("store-set", self._commit_set(batch))
+        self._looks.add(committed)
+        committed.add_done_callback(self._looks.discard)
+        await asyncio.shield(committed)
+        return await asyncio.gather(*(write.done for write in batch))
+
+    async def _commit_set(self, batch: Writes) -> None:
+        """Append a set as one batch, which is never cut; what became of it is told to each of its writes."""
+        async with self._committing:
+            try:
+                if self._closing or self._lost:
+                    raise StoreUnavailable(self._lost or "the store is closing")
+                for write in batch:
+                    self._prepare(write)
+                await self._commit_batch(batch, whole=True)
+            except (Conflict, StoreUnavailable) as error:
+                fail_all(batch, error)
+
+    def _prepare(self, write: Write) -> None:
+        """Complete a write for the stream: what it follows, and the encryption of a Secret; raises Conflict."""
+        self._check(write)
+        write.sequence = write.expected or self._tombs.get(write.key, 0)
+        if self._sealing is not None and self._sealing.covers(write.key):
+            write.stored = self._sealing.seal(write.key, write.value)
 
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         if self._secrets is not None:
             await self._secrets.prepare(key)
-        return await self._submit(_Write(key, obj, expected, deleted=True))
+        return await self._submit(Write(key, obj, expected, deleted=True))
 
     async def forget(self, namespace: str) -> int:
         """Make unreadable what the Secrets of a namespace held before; present ones stay. How many keys were erased.
@@ -179,49 +206,22 @@ class JetStreamStore(Following):
         async with self._committing:
             return
 
-    def _submit(self, write: _Write) -> asyncio.Future[Entry]:
+    def _submit(self, write: Write) -> asyncio.Future[Entry]:
         if self._closing or self._lost:
             raise StoreUnavailable(self._lost or "the store is closing")
-        if write.key not in self._busy:
+        if not self._queue.busy(write.key):
             self._check(write)
         if len(write.value) > self._stream.nc.max_payload - 4096:
             raise StoreTooLarge(f"{len(write.value)} bytes; the log takes {self._stream.nc.max_payload - 4096}")
-        self._queue.append(write)
+        self._queue.add(write)
         self._wake.set()
         return write.done
 
-    def _check(self, write: _Write) -> None:
+    def _check(self, write: Write) -> None:
         current = self.get(write.key)
         actual = 0 if current is None else current.revision
         if actual != write.expected:
             raise Conflict(write.key, write.expected, actual)
-
-    def _collect(self) -> Writes:
-        """The next batch: at most one write per object, up to 500 messages or 4 MiB."""
-        batch: Writes = []
-        later: Writes = []
-        size = 0
-        self._busy.clear()
-        while self._queue and len(batch) < 500 and size < 4 << 20:
-            write = self._queue.popleft()
-            if write.done.cancelled():
-                continue
-            if write.key in self._busy:
-                later.append(write)
-                continue
-            try:
-                self._check(write)
-            except Conflict as e:
-                write.fail(e)
-                continue
-            write.sequence = write.expected or self._tombs.get(write.key, 0)
-            if self._sealing is not None and self._sealing.covers(write.key):
-                write.stored = self._sealing.seal(write.key, write.value)
-            self._busy.add(write.key)
-            batch.append(write)
-            size += len(write.value)
-        self._queue.extendleft(reversed(later))
-        return batch
 
     async def _write_loop(self) -> None:
         while True:
@@ -232,7 +232,7 @@ class JetStreamStore(Following):
                 self._wake.clear()
                 continue
             async with self._committing:
-                batch = self._collect()
+                batch = self._queue.take(self._prepare)
                 if batch:
                     try:
                         if self._lost:
@@ -240,9 +240,8 @@ class JetStreamStore(Following):
                         await self._commit(batch)
                     except Exception as e:  # noqa: BLE001 - the writers get the error, the loop goes on
                         log.error("store write failed", stream=self._name, error=str(e), writes=len(batch))
-                        for write in batch:
-                            write.fail(StoreUnavailable(str(e)))
-            self._busy.clear()
+                        fail_all(batch, StoreUnavailable(str(e)))
+            self._queue.release()
             if len(self._tombs) > self._tombstone_limit and not self._queue and not self._lost:
                 try:
                     await self._trim(self._tombstone_limit)
@@ -275,24 +274,30 @@ class JetStreamStore(Following):
             if ack is not None and "error" in ack:
                 await self._refused([write], ack["error"])
 
-    async def _commit_batch(self, batch: Writes) -> None:
-        """Append an atomic batch, or one write as a plain message; a refused batch is halved until one is alone."""
+    async def _commit_batch(self, batch: Writes, *, whole: bool = False) -> None:
+        """Append an atomic batch, or one write as a plain message.
+
+        A refused batch is halved until one is alone; a `whole` one fails as a whole.
+        """
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
         if ack is None:
             await self._resolve([(batch, write_id)])
-            return
-        if "error" in ack:
-            await self._refused(batch, ack["error"])
+        elif "error" in ack:
+            await self._refused(batch, ack["error"], whole=whole)
         else:
             await self._acknowledged(batch, ack["seq"])
 
-    async def _refused(self, batch: Writes, error: dict[str, Any]) -> None:
+    async def _refused(self, batch: Writes, error: dict[str, Any], *, whole: bool = False) -> None:
+        unavailable = StoreUnavailable(str(error.get("description")))
         if error.get("err_code") not in _REFUSED:
-            for write in batch:
-                write.fail(StoreUnavailable(str(error.get("description"))))
+            fail_all(batch, unavailable)
             return
         await self._catch_up()
+        if whole:
+            for write in batch:
+                self._check(write)
+            raise unavailable
         if len(batch) > 1:
             half = len(batch) // 2
             for part in (batch[:half], batch[half:]):
@@ -308,18 +313,16 @@ class JetStreamStore(Following):
         last = len(batch)
         try:
             for number, write in enumerate(batch, 1):
+                subject = self._subject(write.key)
+                if number < last:
+                    head = head_in_batch(write.sequence, write_id, number, deleted=write.deleted)
+                    await nc.publish_with_head(subject, head, write.stored)
+                    continue
                 headers = {EXPECTED: str(write.sequence), PREV: str(write.sequence), WRITE: write_id}
                 if write.deleted:
                     headers[DELETED] = "1"
                 if last > 1:
-                    headers["Nats-Batch-Id"] = write_id
-                    headers["Nats-Batch-Sequence"] = str(number)
-                subject = self._subject(write.key)
-                if number < last:
-                    await nc.publish(subject, write.stored, headers=headers)
-                    continue
-                if last > 1:
-                    headers["Nats-Batch-Commit"] = "1"
+                    headers |= {BATCH_ID: write_id, BATCH_SEQUENCE: str(number), "Nats-Batch-Commit": "1"}
                 return await self._stream.request(subject, write.stored, headers)
         except Exception as e:  # noqa: BLE001 - whatever it was, the outcome is unknown and gets resolved
             log.warning("no answer to a write", stream=self._name, error=type(e).__name__, writes=last)
@@ -337,16 +340,14 @@ class JetStreamStore(Following):
                 known = self.get(write.key)
                 if known is None or known.revision != first + number:
                     known = Entry(write.key, write.value, first + number, write.obj)
-                if not write.done.done():
-                    write.done.set_result(known)
+                write.succeed(known)
             return
         if first != self.revision + 1:
             await self._catch_up(first - 1)
         for number, write in enumerate(batch):
             entry = Entry(write.key, write.value, first + number, write.obj)
             self._take(entry, deleted=write.deleted)
-            if not write.done.done():
-                write.done.set_result(entry)
+            write.succeed(entry)
 
     async def _resolve(self, unsure: list[tuple[Writes, str]]) -> None:
         """Find out what became of batches that were not confirmed, or not so that one can rely on it; up to 30 seconds.
@@ -377,8 +378,7 @@ class JetStreamStore(Following):
                 await self._stream.nc.force_reconnect()
             await asyncio.sleep(0.25)
         for batch, _ in unsure:
-            for write in batch:
-                write.fail(StoreUnavailable(self._lost or "the log did not confirm the write"))
+            fail_all(batch, StoreUnavailable(self._lost or "the log did not confirm the write"))
 
     async def _places(self, unsure: list[tuple[Writes, str]]) -> list[tuple[int, Writes]]:
         """Batches that the stream shows, by the sequence of their last message; raises StoreUnavailable."""

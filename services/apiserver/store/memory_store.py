@@ -1,6 +1,7 @@
 """A store that keeps everything in this process: for tests and for servers that may forget."""
 
 import asyncio
+from collections.abc import Sequence
 
 from schemas.manifest import Manifest
 from services.apiserver.store.object_index import Projection
@@ -36,6 +37,11 @@ class MemoryStore(Projection):
         entry = Entry(key, encode_value(obj), self._check(key, expected), obj)
         self.apply_put(entry)
         return entry
+
+    async def put_all(self, puts: Sequence[tuple[Key, Manifest, int]]) -> list[Entry]:
+        for key, _, expected in puts:
+            self._check(key, expected)
+        return [await self.put(key, obj, expected) for key, obj, expected in puts]
 
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         entry = Entry(key, encode_value(obj), self._check(key, expected), obj)

@@ -3,10 +3,14 @@
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from itertools import chain, islice
 from typing import Final
 
 from services.apiserver.store.store_port import Compacted, Entry, Event, Key
 
+EVENTS_AT_ONCE: Final = 512
+"""Events that one reader takes before others get their turn."""
 HISTORY_BYTES: Final = 16 << 20
 """Bytes of objects in the history of one resource; what is larger shortens it."""
 STARTING_BYTES: Final = 1 << 20
@@ -22,6 +26,15 @@ class _Names:
         self.by_name: dict[str, Entry] = {}
         self.ordered: list[str] = []
 
+    def from_name(self, start: str) -> Iterator[Entry]:
+        """Entries in order, from a name on."""
+        ordered = islice(self.ordered, bisect_left(self.ordered, start), None) if start else self.ordered
+        return map(self.by_name.__getitem__, ordered)
+
+    def count_from(self, start: str) -> int:
+        """How many entries there are from a name on."""
+        return len(self.ordered) - (bisect_left(self.ordered, start) if start else 0)
+
 
 class Bucket:
     """Present state and recent history of one resource."""
@@ -34,6 +47,7 @@ class Bucket:
         self.floor = 0
         self.capacity = history
         self._bytes = 0
+        self.listeners: tuple[Callable[[Event], None], ...] = ()
         self.waiters: set[asyncio.Future[None]] = set()
 
     def get(self, namespace: str, name: str) -> Entry | None:
@@ -98,23 +112,56 @@ class Bucket:
             many += 1
         self._drop(many)
 
-    def entries(self, namespace: str) -> Iterator[Entry]:
-        """Present entries by the bytes of namespace/name."""
+    def entries(self, namespace: str, start: str = "") -> Iterator[Entry]:
+        """Present entries by the bytes of namespace/name, from a place on (see `place_of`)."""
         if namespace:
             names = self.namespaces.get(namespace)
-            if names is not None:
-                by_name = names.by_name
-                for name in names.ordered:
-                    yield by_name[name]
-            return
-        for ns in sorted(self.namespaces, key=lambda n: n + "/"):
-            names = self.namespaces[ns]
-            by_name = names.by_name
-            for name in names.ordered:
-                yield by_name[name]
+            return iter(()) if names is None else names.from_name(start)
+        return chain.from_iterable(self._by_namespace(start))
 
-    def entries_at(self, namespace: str, revision: int) -> list[Entry]:
+    def _by_namespace(self, start: str) -> Iterator[Iterator[Entry]]:
+        first, _, rest = start.partition("/")
+        for place in sorted(self.namespaces, key=_before_names):
+            if place == first or not place:
+                yield self.namespaces[place].from_name(rest if place else start)
+            elif _before_names(place) >= start:
+                yield self.namespaces[place].from_name("")
+
+    def count_from(self, namespace: str, start: str = "") -> int:
+        """How many present entries there are from a place on."""
+        if namespace:
+            names = self.namespaces.get(namespace)
+            return 0 if names is None else names.count_from(start)
+        if not start:
+            return self.count
+        first, _, rest = start.partition("/")
+        found = 0
+        for place, names in self.namespaces.items():
+            if place == first or not place:
+                found += names.count_from(rest if place else start)
+            elif _before_names(place) >= start:
+                found += len(names.ordered)
+        return found
+
+    def entries_at(self, namespace: str, revision: int, start: str = "") -> Iterator[Entry]:
         """Entries as of a revision, found by undoing newer history."""
+        undo = self._undone(namespace, revision, start)
+        if not undo:
+            return self.entries(namespace, start)
+        kept = (e for e in self.entries(namespace, start) if (e.key.namespace, e.key.name) not in undo)
+        back = sorted((e for e in undo.values() if e is not None), key=_order)
+        return merge(kept, back, key=_order)
+
+    def count_at(self, namespace: str, revision: int, start: str = "") -> int:
+        """How many entries there were as of a revision, from a place on."""
+        undo = self._undone(namespace, revision, start)
+        found = self.count_from(namespace, start)
+        for (place, name), entry in undo.items():
+            found += (entry is not None) - (self.get(place, name) is not None)
+        return found
+
+    def _undone(self, namespace: str, revision: int, start: str) -> dict[tuple[str, str], Entry | None]:
+        """What was there as of a revision in the places that changed since; raises Compacted."""
         if revision < self.floor:
             raise Compacted(revision, self.floor)
         undo: dict[tuple[str, str], Entry | None] = {}
@@ -122,14 +169,23 @@ class Bucket:
             if event.revision <= revision:
                 break
             key = event.entry.key
-            if not namespace or key.namespace == namespace:
+            if (not namespace or key.namespace == namespace) and place_of(key, namespace) >= start:
                 undo[key.namespace, key.name] = event.prev
-        if not undo:
-            return list(self.entries(namespace))
-        kept = [e for e in self.entries(namespace) if (e.key.namespace, e.key.name) not in undo]
-        kept += [e for e in undo.values() if e is not None]
-        kept.sort(key=lambda e: (e.key.namespace + "/" if e.key.namespace else "", e.key.name))
-        return kept
+        return undo
+
+
+def _before_names(namespace: str) -> str:
+    """What all places in a namespace begin with."""
+    return f"{namespace}/" if namespace else ""
+
+
+def _order(entry: Entry) -> tuple[str, str]:
+    return _before_names(entry.key.namespace), entry.key.name
+
+
+def place_of(key: Key, namespace: str) -> str:
+    """Where an object is in a list of one namespace (by its name) or of all (by namespace/name); lists go by this."""
+    return key.name if namespace or not key.namespace else f"{key.namespace}/{key.name}"
 
 
 class Projection:
@@ -138,14 +194,18 @@ class Projection:
     def __init__(self, history: int = 8192) -> None:
         self.buckets: dict[tuple[str, str], Bucket] = {}
         self.revision = 0
-        self._listeners: list[Callable[[Event], None]] = []
+        self._listeners: list[tuple[Callable[[Event], None], tuple[tuple[str, str], ...]]] = []
         self._history = history
 
     def bucket(self, group: str, resource: str) -> Bucket:
         found = self.buckets.get((group, resource))
         if found is None:
             found = self.buckets[group, resource] = Bucket(self._history)
+            found.listeners = self._listeners_of((group, resource))
         return found
+
+    def _listeners_of(self, resource: tuple[str, str]) -> tuple[Callable[[Event], None], ...]:
+        return tuple(listener for listener, resources in self._listeners if not resources or resource in resources)
 
     def apply_put(self, entry: Entry) -> None:
         """A write became durable."""
@@ -153,7 +213,7 @@ class Projection:
         self.revision = entry.revision
         event = Event(entry, bucket.set(entry), deleted=False)
         bucket.record(event)
-        for listener in self._listeners:
+        for listener in bucket.listeners:
             listener(event)
 
     def apply_delete(self, entry: Entry) -> None:
@@ -162,18 +222,18 @@ class Projection:
         self.revision = entry.revision
         event = Event(entry, bucket.remove(entry.key), deleted=True)
         bucket.record(event)
-        for listener in self._listeners:
+        for listener in bucket.listeners:
             listener(event)
 
     def get(self, key: Key) -> Entry | None:
         bucket = self.buckets.get((key.group, key.resource))
         return None if bucket is None else bucket.get(key.namespace, key.name)
 
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        return self.bucket(group, resource).entries(namespace)
+    def list(self, group: str, resource: str, namespace: str = "", start: str = "") -> Iterable[Entry]:
+        return self.bucket(group, resource).entries(namespace, start)
 
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
-        return self.bucket(group, resource).entries_at(namespace, revision)
+    def list_at(self, group: str, resource: str, namespace: str, revision: int, start: str = "") -> Iterable[Entry]:
+        return self.bucket(group, resource).entries_at(namespace, revision, start)
 
     def watch(self, group: str, resource: str, revision: int) -> "Cursor":
         bucket = self.bucket(group, resource)
@@ -184,9 +244,17 @@ class Projection:
     def floor(self, group: str, resource: str) -> int:
         return self.bucket(group, resource).floor
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call a function with every event from now on."""
-        self._listeners.append(listener)
+    def count(self, group: str, resource: str, namespace: str = "", revision: int = 0, start: str = "") -> int:
+        bucket = self.buckets.get((group, resource))
+        if bucket is None:
+            return 0
+        return bucket.count_at(namespace, revision, start) if revision else bucket.count_from(namespace, start)
+
+    def listen(self, listener: Callable[[Event], None], *resources: tuple[str, str]) -> None:
+        """Call a function with every event from now on, or with those of some resources."""
+        self._listeners.append((listener, resources))
+        for resource, bucket in self.buckets.items():
+            bucket.listeners = self._listeners_of(resource)
 
 
 class Cursor:
@@ -213,7 +281,8 @@ class Cursor:
         while True:
             if self._next < bucket.first:
                 raise Compacted(self._revision, bucket.floor)
-            found = bucket.events[self._next - bucket.first :]
+            first = self._next - bucket.first
+            found = bucket.events[first : first + EVENTS_AT_ONCE]
             self._next += len(found)
             if found and found[0].revision <= self._skip_to:
                 found = [e for e in found if e.revision > self._skip_to]

@@ -5,7 +5,7 @@ store belong to it from then on; everything it returns is shared and must not be
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -14,6 +14,10 @@ from schemas.manifest import Manifest
 
 CANNOT_START: Final = "cannot start"
 """The log event of a server whose store cannot be loaded; `up` shows its reason."""
+
+MOST_SET_OBJECTS: Final = 500
+"""Objects that can be written as one: what one atomic batch of the log takes."""
+MOST_SET_BYTES: Final = 4 << 20
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -192,11 +196,17 @@ class Reads(Protocol):
     def get(self, key: Key) -> Entry | None:
         """Present state of one object."""
 
-    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Entry]:
-        """Present states ordered by the bytes of namespace/name; all namespaces when `namespace` is empty."""
+    def list(self, group: str, resource: str, namespace: str = "", start: str = "") -> Iterable[Entry]:
+        """Present states ordered by the bytes of namespace/name; all namespaces when `namespace` is empty.
 
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[Entry]:
+        `start` is the place of the first one: a name, or namespace/name where all namespaces are listed.
+        """
+
+    def list_at(self, group: str, resource: str, namespace: str, revision: int, start: str = "") -> Iterable[Entry]:
         """States as of a revision; raises Compacted below the floor."""
+
+    def count(self, group: str, resource: str, namespace: str = "", revision: int = 0, start: str = "") -> int:
+        """How many states `list` has, with a revision `list_at`; raises Compacted below the floor."""
 
     def watch(self, group: str, resource: str, revision: int) -> Watch:
         """Events after a revision; raises Compacted below the floor."""
@@ -224,11 +234,20 @@ class Store(Reads, Protocol):
         Raises Conflict, StoreUnavailable or StoreTooLarge.
         """
 
+    async def put_all(self, puts: Sequence[tuple[Key, Manifest, int]]) -> list[Entry]:
+        """Write objects that are at the given revisions, all or none, as neighbours in the order of revisions.
+
+        At most MOST_SET_OBJECTS with MOST_SET_BYTES, each once. Raises what `put` raises.
+        """
+
     async def delete(self, key: Key, obj: Manifest, expected: int) -> Entry:
         """Remove an object at revision `expected`, recording `obj` as its last state."""
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call a function with every event from now on, right after it became visible; it must return at once."""
+    def listen(self, listener: Callable[[Event], None], *resources: tuple[str, str]) -> None:
+        """Call a function with every event from now on, right after it became visible; it must return at once.
+
+        With `resources` (group and plural), only with events of these.
+        """
 
     def floor(self, group: str, resource: str) -> int:
         """Oldest revision from which watching this resource is possible."""

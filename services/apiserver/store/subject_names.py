@@ -12,6 +12,8 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 PREV: Final = "Fleetlog-Prev"
 WRITE: Final = "Fleetlog-Write"
 DELETED: Final = "Fleetlog-Deleted"
+BATCH_ID: Final = "Nats-Batch-Id"
+BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
 _SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-:@+~")
 
 _ESCAPED: Final = str.maketrans({chr(code): f"={code:02X}" for code in range(128) if chr(code) not in _SAFE})
@@ -71,6 +73,15 @@ def barrier_subject(prefix: str) -> str:
 def forget_subject(prefix: str) -> str:
     """Subject on which a running server is asked to forget what the Secrets of a namespace held before."""
     return f"forget-{prefix}"
+
+
+def head_in_batch(sequence: int, write_id: str, number: int, *, deleted: bool) -> bytes:
+    """The headers of one message in a batch as they are sent, with the end of the head."""
+    mark = f"{DELETED}: 1\r\n" if deleted else ""
+    return (
+        f"NATS/1.0\r\n{EXPECTED}: {sequence}\r\n{PREV}: {sequence}\r\n{WRITE}: {write_id}\r\n{mark}"
+        f"{BATCH_ID}: {write_id}\r\n{BATCH_SEQUENCE}: {number}\r\n\r\n"
+    ).encode()
 
 
 def headers_of(message: dict[str, Any]) -> dict[str, str]:

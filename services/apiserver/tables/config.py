@@ -41,17 +41,15 @@ def _event(obj: Manifest, now: dt.datetime) -> Cells:
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     kind, name = target.get("kind", "").lower(), target.get("name", "")
     source = obj.get("source") or obj.get("deprecatedSource") or {}
-    reporter = [
-        source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or "",
-        source.get("host") or obj.get("reportingInstance") or "",
-    ]
+    reporter = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    where = source.get("host") or obj.get("reportingInstance")
     return [
         last,
         obj.get("type", ""),
         obj.get("reason", ""),
         f"{kind}/{name}" if name else kind,
         target.get("fieldPath", ""),
-        ", ".join(item for item in reporter if item),
+        f"{reporter}, {where}" if where else reporter,
         (obj.get("message") or obj.get("note") or "").strip(),
         first,
         count,

@@ -1,6 +1,7 @@
 """Table rows of the network's kinds: services, endpoints, ingresses, network policies."""
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Any, Final
 
 from schemas.manifest import Manifest
@@ -68,7 +69,7 @@ def _bracketed(address: str) -> str:
 
 
 def _slice(obj: Manifest, now: dt.datetime) -> Cells:
-    ports = [str(port.get("port") or "*") for port in obj.get("ports") or ()]
+    ports = [str(port.get("port") or port.get("name", "*")) for port in obj.get("ports") or ()]
     addresses = [address for item in obj.get("endpoints") or () for address in item.get("addresses") or ()]
     return [
         name_of(obj),
@@ -81,15 +82,22 @@ def _slice(obj: Manifest, now: dt.datetime) -> Cells:
 
 def _ingress(obj: Manifest, now: dt.datetime) -> Cells:
     spec = part(obj, "spec")
-    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
     return [
         name_of(obj),
         spec.get("ingressClassName") or NONE,
-        first_of(hosts, len(hosts), _MOST) or "*",
+        _hosts(spec.get("rules") or ()),
         balancer(part(obj, "status")),
         "80, 443" if spec.get("tls") else "80",
         created(obj, now),
     ]
+
+
+def _hosts(rules: Sequence[Manifest]) -> str:
+    """Return the first hosts; rules behind them count as more, whether they name a host or not."""
+    named = [place for place, rule in enumerate(rules) if rule.get("host")][:_MOST]
+    shown = ",".join(rules[place]["host"] for place in named) or "*"
+    more = len(named) == _MOST and named[-1] < len(rules) - 1
+    return f"{shown} + {len(rules) - _MOST} more..." if more else shown
 
 
 def _ingress_class(obj: Manifest, now: dt.datetime) -> Cells:

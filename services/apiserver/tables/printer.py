@@ -47,6 +47,8 @@ class Printer(msgspec.Struct, frozen=True):
     cells: Cell
     conditions: Callable[[Manifest], list[Manifest] | None] | None = None
     hidden: frozenset[str] = frozenset()
+    null_rows: bool = False
+    """Whether a table without rows has null in place of them."""
 
 
 def name_of(obj: Manifest) -> str:
@@ -72,9 +74,10 @@ def table(
     `include` is the request's includeObject (None, Metadata or Object; empty is Metadata), `version` that of
     meta.k8s.io asked for; without `columns` the definitions are null, as in later events of a watch.
     """
+    rows = [_row(printer, obj, include, version, now) for obj in objects]
     return {
         "columnDefinitions": [column.definition() for column in printer.columns] if columns else None,
-        "rows": [_row(printer, obj, include, version, now) for obj in objects],
+        "rows": None if not rows and printer.null_rows else rows,
     }
 
 

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.managed_fields.tracking import FieldOwnership, Writer
+from services._rules.kubernetes.managed_fields.typed_values import KeyDefaults
 from services._rules.kubernetes.patch.json_patch import PatchError
 from services.apiserver.core.request_context import Call, stamp
 from services.apiserver.core.status_errors import ApiError
@@ -14,6 +15,8 @@ from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 
 _LAST_STRICT = 20
+_LAST_WITHOUT_SUBRESOURCES = 21
+"""The last release whose managedFields do not tell writes to subresources from others."""
 _ATOMIC = (
     "io.k8s.api.autoscaling.v1.CrossVersionObjectReference",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
@@ -43,16 +46,21 @@ def _is_atomic(schema: dict[str, Any]) -> bool:
     return properties is not None and id(properties) in _atomic_properties()
 
 
-def _key_defaults(kind: Kind) -> dict[str, str]:
-    """What a port may leave out of its key; up to 1.20 it could not, and applies without a protocol were refused."""
-    return {"protocol": "TCP"} if isinstance(kind, BuiltinKind) and kind.release > _LAST_STRICT else {}
+def _key_defaults(kind: Kind) -> KeyDefaults:
+    """What the key of a port may leave out."""
+    of_container: dict[tuple[str, ...], dict[str, str]] = {("containerPort", "protocol"): {"protocol": "TCP"}}
+    if isinstance(kind, BuiltinKind) and kind.release <= _LAST_STRICT:
+        # Ports of services could not yet: applies without a protocol were refused.
+        return of_container
+    return of_container | {("port", "protocol"): {"protocol": "TCP"}}
 
 
 class Ownership:
     """Keeps metadata.managedFields of written objects; `track_creates` is off where only applies are to be tracked."""
 
-    def __init__(self, *, track_creates: bool = True) -> None:
+    def __init__(self, *, track_creates: bool, release: int) -> None:
         self._track_creates = track_creates
+        self._release = release
         self._of: WeakKeyDictionary[Kind, FieldOwnership] = WeakKeyDictionary()
 
     def _ownership(self, kind: Kind) -> FieldOwnership:
@@ -67,9 +75,14 @@ class Ownership:
             found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic, _key_defaults(kind))
         return found
 
-    @staticmethod
-    def _writer(kind: Kind, call: Call) -> Writer:
-        return Writer(call.manager, kind.resource.api_version, stamp())
+    def _writer(self, kind: Kind, call: Call, subresource: str = "") -> Writer:
+        version, time = kind.resource.api_version, stamp()
+        if self._release <= _LAST_WITHOUT_SUBRESOURCES:
+            return Writer(call.manager, version, time)
+        reset: tuple[str, ...] = ()
+        if kind.has_status:
+            reset = ("f:spec",) if subresource == "status" else ("f:status",)
+        return Writer(call.manager, version, time, subresource, reset)
 
     @staticmethod
     def _set(obj: Manifest, entries: list[dict[str, Any]]) -> None:
@@ -85,16 +98,25 @@ class Ownership:
             return
         self._set(obj, self._ownership(kind).created(obj, self._writer(kind, call)))
 
-    def updated(self, kind: Kind, new: Manifest, old: Manifest, call: Call) -> None:
+    def updated(self, kind: Kind, new: Manifest, old: Manifest, call: Call, subresource: str = "") -> None:
         """Fill in the managedFields of a changed, defaulted object."""
+        if subresource == "binding":
+            return
+        if subresource == "scale" and self._release <= _LAST_WITHOUT_SUBRESOURCES:
+            # Such a write did not change field ownership: the manager of the replicas stayed.
+            return
         if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
             return
-        self._set(new, self._ownership(kind).updated(new, old, self._writer(kind, call)))
+        self._set(new, self._ownership(kind).updated(new, old, self._writer(kind, call, subresource)))
 
-    def applied(self, kind: Kind, old: Manifest | None, config: Manifest, call: Call) -> Manifest:
+    def applied(
+        self, kind: Kind, old: Manifest | None, config: Manifest, call: Call, subresource: str = ""
+    ) -> Manifest:
         """What applying a configuration makes of an object; raises ApiError on conflicts and misfits."""
         try:
-            new, entries = self._ownership(kind).applied(old, config, self._writer(kind, call), force=bool(call.force))
+            new, entries = self._ownership(kind).applied(
+                old, config, self._writer(kind, call, subresource), force=bool(call.force)
+            )
         except PatchError as e:
             raise ApiError(e.status, e.reason, e.message, e.details) from e
         new = {**new, "metadata": dict(new.get("metadata") or {})}

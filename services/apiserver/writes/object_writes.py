@@ -5,19 +5,19 @@ accepted by the store only if that state is still the present one; otherwise it 
 """
 
 import random
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation import object_metadata as metadata
 from services._rules.kubernetes.validation.field_errors import FieldError, Raw, invalid
 from services.apiserver.admission.chain import Admission, Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.audit import Audit
 from services.apiserver.core.duplicate_fields import doubled_fields
+from services.apiserver.core.object_uids import new_uid
 from services.apiserver.core.request_context import Call, stamp
 from services.apiserver.core.status_errors import ApiError
+from services.apiserver.flow.work_aside import WorkAside
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 from services.apiserver.kinds.registry import Registry
@@ -51,6 +51,8 @@ class Objects:
         self.admission = admission
         self.ownership = ownership
         self.audit = audit
+        self.aside = WorkAside()
+        """Does what takes long with large objects."""
         self.allocate: Callable[[Kind, Manifest, Manifest | None], None] | None = None
         """Fills in what the server gives out (cluster IPs, node ports), between preparing and checking."""
         self.remove_now: Callable[[Kind, Entry, Manifest, Call], Awaitable[None]] | None = None
@@ -72,6 +74,8 @@ class Objects:
     def decode(self, kind: Kind, obj: Any, raw: bytes | None, call: Call) -> Manifest:
         """Check a body against its kind: apiVersion and kind, JSON types, unknown fields; drops the unknown."""
         resource = kind.resource
+        if obj is None and not kind.custom:
+            obj = {}
         if not isinstance(obj, dict):
             raise status.bad_request(f"couldn't get version/kind; json parse error: {type(obj).__name__} given")
         self._check_type(kind, obj)
@@ -141,27 +145,37 @@ class Objects:
             raise status.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
+        if not kind.resource.namespaced:
+            meta.pop("namespace", None)
         revision = meta.pop("resourceVersion", None)
-        kind.default(obj)
-        if not apply:
-            self.ownership.created(kind, obj, call)
+        user, size = call.user.name, call.weight
+        # A coroutine for each step of a small object would take longer than some of the steps.
+        light = size < self.aside.heavy
+        if light:
+            self._begun(kind, obj, call, apply=apply)
+        else:
+            await self.aside.run(user, size, self._begun, kind, obj, call, apply=apply)
         attributes = Attributes("CREATE", kind, "", namespace, meta.get("name") or "", obj, None, call)
         obj = await self.admission.mutate(attributes)
         meta = obj["metadata"]
         for name in _SYSTEM:
             meta.pop(name, None)
-        meta["uid"] = str(uuid.uuid4())
+        meta["uid"] = new_uid()
         meta["creationTimestamp"] = stamp()
         if kind.resource.namespaced:
             meta["namespace"] = namespace
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._generate(kind, namespace, meta["generateName"])
-        kind.prepare_create(obj)
+        if light:
+            kind.prepare_create(obj)
+        else:
+            await self.aside.run(user, size, kind.prepare_create, obj)
         if self.allocate is not None and not call.dry_run:
             self.allocate(kind, obj, None)
-        errors = kind.check_metadata(obj) + kind.validate_create(obj)
-        if errors:
-            raise status.invalid(kind.group_kind, meta.get("name") or "", errors)
+        if light:
+            _check_new(kind, obj)
+        else:
+            await self.aside.run(user, size, _check_new, kind, obj)
         attributes.new, attributes.name = obj, meta["name"]
         await self.admission.validate(attributes)
         if revision not in (None, "", "0") and not apply:
@@ -181,6 +195,12 @@ class Objects:
             raise store_error(e) from e
         self.audit.write(call, "create", entry, None)
         return entry
+
+    def _begun(self, kind: Kind, obj: Manifest, call: Call, *, apply: bool) -> None:
+        """Default a new object and record who set its fields."""
+        kind.default(obj)
+        if not apply:
+            self.ownership.created(kind, obj, call)
 
     def _refuse_taken(self, kind: Kind, key: Key) -> None:
         found = self.store.get(key)
@@ -225,8 +245,9 @@ class Objects:
                     raise status.not_found(kind.resource, name)
                 return await create()
             old = kind.from_store(entry.obj)
-            new = make(old)
-            pinned = self._check_revision(kind, new, old, patch=patch)
+            size = max(call.weight, len(entry.raw))
+            new = await self.aside.run(call.user.name, size, make, old)
+            pinned = self._check_revision(kind, new, old, patch=patch, subresource=subresource)
             result = await self._replace(kind, entry, old, new, call, subresource, verb)
             if result is not None:
                 return result
@@ -234,7 +255,7 @@ class Objects:
                 raise status.conflict(kind.resource, name, status.MODIFIED)
         raise status.conflict(kind.resource, name, status.MODIFIED)
 
-    def _check_revision(self, kind: Kind, new: Manifest, old: Manifest, *, patch: bool) -> bool:
+    def _check_revision(self, kind: Kind, new: Manifest, old: Manifest, *, patch: bool, subresource: str = "") -> bool:
         """Check uid and resourceVersion of a new object; returns whether it insists on the revision."""
         meta, before = new["metadata"], old["metadata"]
         name = before["name"]
@@ -259,7 +280,8 @@ class Objects:
                 if refused.details is not None:
                     refused.details["kind"] = kind.resource.plural
                 raise refused
-            meta["resourceVersion"] = before["resourceVersion"]
+            if subresource or not kind.revision_is_checked:
+                meta["resourceVersion"] = before["resourceVersion"]
             return False
         if revision != before["resourceVersion"]:
             raise status.conflict(kind.resource, name, status.MODIFIED)
@@ -272,36 +294,22 @@ class Objects:
         key = entry.key
         meta, before = new["metadata"], old["metadata"]
         self._keep_system(meta, before, key)
-        kind.default(new)
-        # A write to scale does not change field ownership: the manager of the replicas stays.
-        if not call.applied and subresource != "scale":
-            self.ownership.updated(kind, new, old, call)
+        user, size = call.user.name, max(call.weight, len(entry.raw))
+        await self.aside.run(user, size, self._changed, kind, new, old, call, subresource)
         attributes = Attributes("UPDATE", kind, subresource, key.namespace, key.name, new, old, call)
-        new = await self.admission.mutate(attributes)
+        admitted = subresource == "binding"  # What is admitted there is the binding.
+        if not admitted:
+            new = await self.admission.mutate(attributes)
         meta = new["metadata"]
         self._keep_system(meta, before, key)
-        errors: list[FieldError]
-        if subresource == "status":
-            kind.prepare_status(new, old)
-            errors = metadata.check_update(new, old) + kind.validate_status(new, old)
-        elif subresource in ("", "scale"):
-            kind.prepare_update(new, old)
+        if subresource in ("", "scale"):
+            await self.aside.run(user, size, kind.prepare_update, new, old)
             if self.allocate is not None:
                 self.allocate(kind, new, old)
-            errors = metadata.check_update(new, old) + kind.validate_update(new, old)
-        else:
-            # Kinds with rules for a further subresource (approval) have a pair of methods named after it.
-            prepare = getattr(kind, f"prepare_{subresource}", None)
-            if prepare is not None:
-                prepare(new, old)
-            errors = metadata.check_update(new, old)
-            check = getattr(kind, f"validate_{subresource}", None)
-            if check is not None:
-                errors += check(new, old)
-        if errors:
-            raise status.invalid(kind.group_kind, key.name, errors)
+        await self.aside.run(user, size, _check_changed, kind, new, old, subresource)
         attributes.new = new
-        await self.admission.validate(attributes)
+        if not admitted:
+            await self.admission.validate(attributes)
         call.warnings += kind.warnings(new)
         if _finished(kind, new, before):
             if not call.dry_run and self.remove_now is not None:
@@ -323,24 +331,60 @@ class Objects:
         self.audit.write(call, verb, result, entry, subresource)
         return result
 
+    def _changed(self, kind: Kind, new: Manifest, old: Manifest, call: Call, subresource: str) -> None:
+        """Default a new state and record who set its fields."""
+        kind.default(new)
+        if not call.applied:
+            self.ownership.updated(kind, new, old, call, subresource)
+
     @staticmethod
     def _keep_system(meta: Manifest, before: Manifest, key: Key) -> None:
         """Metadata that only the server writes keeps its value."""
-        for name in ("uid", "creationTimestamp", "deletionTimestamp"):
+        for name in ("uid", "creationTimestamp"):
             if name in before:
                 meta[name] = before[name]
             else:
                 meta.pop(name, None)
-        if "deletionGracePeriodSeconds" not in before:
-            meta.pop("deletionGracePeriodSeconds", None)
-        elif meta.get("deletionGracePeriodSeconds") is None:
+        if "deletionTimestamp" in before:
+            meta["deletionTimestamp"] = before["deletionTimestamp"]
+        if meta.get("deletionGracePeriodSeconds") is None and "deletionGracePeriodSeconds" in before:
             meta["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
         meta.pop("selfLink", None)
         meta["name"] = key.name
         if key.namespace:
             meta["namespace"] = key.namespace
+        else:
+            meta.pop("namespace", None)
         if "generateName" in before and "generateName" not in meta:
             meta["generateName"] = before["generateName"]
+
+
+def _check_new(kind: Kind, obj: Manifest) -> None:
+    """Raise 422 for a new object that breaks the rules of its kind."""
+    errors = kind.check_metadata(obj) + kind.validate_create(obj)
+    if errors:
+        raise status.invalid(kind.group_kind, obj["metadata"].get("name") or "", errors)
+
+
+def _check_changed(kind: Kind, new: Manifest, old: Manifest, subresource: str) -> None:
+    """Prepare a new state where its subresource asks for that; raise 422 where it breaks the rules of its kind."""
+    errors: list[FieldError]
+    if subresource == "status":
+        kind.prepare_status(new, old)
+        errors = kind.check_metadata_update(new, old) + kind.validate_status(new, old)
+    elif subresource in ("", "scale"):
+        errors = kind.check_metadata_update(new, old) + kind.validate_update(new, old)
+    else:
+        # Kinds with rules for a further subresource (approval) have a pair of methods named after it.
+        prepare = getattr(kind, f"prepare_{subresource}", None)
+        if prepare is not None:
+            prepare(new, old)
+        errors = kind.check_metadata_update(new, old)
+        check = getattr(kind, f"validate_{subresource}", None)
+        if check is not None:
+            errors += check(new, old)
+    if errors:
+        raise status.invalid(kind.group_kind, new["metadata"]["name"], errors)
 
 
 def _finished(kind: Kind, new: Manifest, before: Manifest) -> bool:

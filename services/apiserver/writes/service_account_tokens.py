@@ -4,13 +4,17 @@ import datetime as dt
 import uuid
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.rbac.user_names import account_user
 from services._rules.kubernetes.validation import field_errors as fields
-from services.apiserver.auth.authentication import ServiceAccountTokens
+from services.apiserver.auth.service_accounts import BOUND
+from services.apiserver.auth.token_signing import ServiceAccountTokens
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import now, timestamp
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Key
 from services.apiserver.writes.object_writes import Objects
+
+_SHORTEST, _LONGEST = 600, 1 << 32
 
 
 class TokenRequests:
@@ -21,30 +25,23 @@ class TokenRequests:
         self._signer = signer
 
     def create(self, kind: Kind, namespace: str, name: str, body: Manifest) -> Manifest:
-        """Answer a TokenRequest; raises 404, 409 or 422."""
+        """Answer a TokenRequest; raises 400, 404, 409 or 422."""
+        _check_metadata(body.get("metadata") or {}, namespace, name)
         account = self._objects.get(kind, namespace, name).obj
         spec = body.get("spec") or {}
-        seconds = spec.get("expirationSeconds", 3600)
-        found = []
-        if seconds < 600:
-            text = "may not specify a duration less than 10 minutes"
-            found.append(fields.invalid("spec.expirationSeconds", seconds, text))
-        elif seconds > 1 << 32:
-            found.append(
-                fields.invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
-            )
-        if found:
-            raise status.invalid("TokenRequest.authentication.k8s.io", "", found)
+        seconds = spec.get("expirationSeconds")
+        seconds = 3600 if seconds is None else seconds
+        _check_duration(seconds)
         audiences = spec.get("audiences") or [self._signer.issuer]
         bound = spec.get("boundObjectRef")
         moment = now()
         expires = moment + dt.timedelta(seconds=seconds)
         private = {"namespace": namespace, "serviceaccount": {"name": name, "uid": account["metadata"]["uid"]}}
-        if bound:
-            private[bound.get("kind", "Pod").lower()] = self._bound(bound, namespace)
+        if bound is not None:
+            private[bound.get("kind", "").lower()] = self._bound(bound, namespace, name)
         token = self._signer.sign(
             {
-                "sub": f"system:serviceaccount:{namespace}:{name}",
+                "sub": account_user(namespace, name),
                 "aud": audiences,
                 "iat": int(moment.timestamp()),
                 "nbf": int(moment.timestamp()),
@@ -61,22 +58,49 @@ class TokenRequests:
             "status": {"token": token, "expirationTimestamp": timestamp(expires)},
         }
 
-    def _bound(self, bound: Manifest, namespace: str) -> dict[str, str]:
-        plural = {"Pod": "pods", "Secret": "secrets"}.get(bound.get("kind", ""))
-        name, uid = bound.get("name", ""), bound.get("uid") or ""
+    def _bound(self, bound: Manifest, namespace: str, account: str) -> dict[str, str]:
+        """Name and uid of the object that the token is to end with."""
+        group, _, version = (bound.get("apiVersion") or "").rpartition("/")
+        plural = BOUND.get(bound.get("kind") or "") if not group else None
         if plural is None:
-            text = (
-                f"cannot bind token for serviceaccount to object of type {bound.get('apiVersion')}/{bound.get('kind')}"
-            )
-            raise status.bad_request(text)
+            kind_named = f"{group}/{version}, Kind={bound.get('kind') or ''}"
+            raise status.bad_request(f"cannot bind token to object of type {kind_named}")
+        name, uid = bound.get("name") or "", bound.get("uid") or ""
         kind = self._objects.registry.find("", "v1", plural)
         if kind is None:
             raise status.bad_request(f"{plural} are not served here")
-        entry = self._objects.store.get(Key("", plural, namespace, name))
+        entry = self._objects.store.get(Key("", plural, namespace if kind.resource.namespaced else "", name))
         if entry is None:
             raise status.not_found(kind.resource, name)
-        actual = entry.obj["metadata"]["uid"]
+        found = entry.obj
+        actual: str = found["metadata"]["uid"]
+        if plural == "pods" and (found.get("spec") or {}).get("serviceAccountName") != account:
+            raise status.bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
         if uid and uid != actual:
-            text = f"the UID in the bound object reference ({uid}) does not match the UID in record. The object might "
-            raise status.conflict(kind.resource, name, text + "have been deleted and then recreated")
+            message = (
+                f'Operation cannot be fulfilled on {bound["kind"]} "{name}": the UID in the bound object reference '
+                f"({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+            )
+            raise status.ApiError(409, "Conflict", message, {"name": name, "kind": bound["kind"]})
         return {"name": name, "uid": actual}
+
+
+def _check_metadata(given: Manifest, namespace: str, name: str) -> None:
+    """Refuse a body that names another account than the path does."""
+    found = [
+        fields.invalid(f"metadata.{field}", given[field], f"must match the service account {field} if specified")
+        for field, wanted in (("name", name), ("namespace", namespace))
+        if (given.get(field) or wanted) != wanted
+    ]
+    if found:
+        raise status.invalid("TokenRequest.authentication.k8s.io", name, found[:1])
+
+
+def _check_duration(seconds: int) -> None:
+    if _SHORTEST <= seconds <= _LONGEST:
+        return
+    bound = "less than 10 minutes" if seconds < _SHORTEST else "larger than 2^32 seconds"
+    found = fields.invalid("spec.expirationSeconds", seconds, f"may not specify a duration {bound}")
+    raise status.invalid("TokenRequest.authentication.k8s.io", "", [found])

@@ -15,7 +15,8 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.cli.attachments.diagnosis import Source, expired, trouble
 from services.cli.common.control_plane import client_of, read_kubeconfig
 from services.cli.common.running import Failed, JoinRefused
-from services.cli.members.join import MemberAccess, access_of_kubeconfig, cluster_id
+from services.cli.members.join import access_of_kubeconfig
+from services.cli.members.member_account import MemberAccess, cluster_id
 
 SECONDS: Final = 6.0
 """How long a server has to answer both questions."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from services._kit.kube.api import BadAnswer
 from services._kit.kube.client import ApiError, Unreachable
-from services.cli.members.join import MemberAccess
+from services.cli.members.member_account import MemberAccess
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 _REFUSED_CERTIFICATE: Final = ("ALERT_", "CERTIFICATE_REQUIRED", "CERTIFICATE_UNKNOWN")

@@ -20,7 +20,8 @@ from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused, NotReady
 from services.cli.common.waiting import answers, condition, opened, wait_until
 from services.cli.members.clusters import CLUSTERS
-from services.cli.members.join import access_of_kubeconfig, cluster_id, join, member_identity, save_kubeconfig
+from services.cli.members.join import Mode, access_of_kubeconfig, join, save_kubeconfig
+from services.cli.members.member_account import cluster_id, member_identity
 
 READY_SECONDS: Final = 60.0
 ATTACHED_READY_SECONDS: Final = 20.0
@@ -97,7 +98,8 @@ async def attach(control: KubeClient, name: str, path: Path, known: Manifest | N
         )
     if spec.get("syncMode") == "Pull":
         return ""
-    if spec.get("apiEndpoint") == usable.access.endpoint and await _stored_credentials_work(control, spec):
+    entered = spec.get("apiEndpoint") == usable.access.endpoint and spec.get("impersonatorSecretRef")
+    if entered and await _stored_credentials_work(control, spec):
         return ""
     try:
         await _enter(control, name, usable)
@@ -163,7 +165,7 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
     access = access_of_kubeconfig(read_kubeconfig(path))
     spec = known["spec"] if known is not None else {}
     pull = spec.get("syncMode") == "Pull"
-    joined = pull or spec.get("apiEndpoint") == access.endpoint
+    joined = pull or (spec.get("apiEndpoint") == access.endpoint and bool(spec.get("impersonatorSecretRef")))
     served = not pull or agent is None or _there(agent)
     async with opened(path) as member:
         silence = await answers(member)
@@ -176,7 +178,8 @@ async def _join_one(control: KubeClient, name: str, path: Path, known: Manifest 
     if agent is not None:
         save_kubeconfig(agent, ours, name)
     if not joined:
-        await join(control, name, ours, identity, Traits(), mode="Pull" if agent else "Push", reuse=True)
+        mode: Mode = "Pull" if agent else "Push"
+        await join(control, name, ours, identity, Traits(), mode=mode, reuse=True)
     return ""
 
 

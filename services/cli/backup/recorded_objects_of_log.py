@@ -27,6 +27,8 @@ _SERVER_FIELDS: Final = (
     "ownerReferences",
 )
 """What only the server of an object sets; owners have another uid in another control plane."""
+ONCE: Final = frozenset({"WorkloadRebalancer"})
+"""Kinds that ask for something once: made again, they would ask again."""
 _FIRST: Final = ("Namespace", "CustomResourceDefinition")
 
 
@@ -38,11 +40,11 @@ class Recorded(Struct):
     clusters: list[ClusterChanged] = field(default_factory=list)
 
     def take(self, event: Known) -> None:
-        """Take in the last event of a subject; what is being deleted is left out."""
+        """Take in the last event of a subject; what is being deleted, or has asked for something once, is left out."""
         match event:
             case TemplateChanged():
                 self.templates.append(event)
-            case PolicyChanged() if not event.deleting:
+            case PolicyChanged() if not event.deleting and event.key.kind not in ONCE:
                 self.policies.append(event)
             case ClusterChanged() if not event.deleting:
                 self.clusters.append(event)

@@ -19,7 +19,7 @@ from services.apiserver.store.subject_names import DELETED, PREV, floor_subject
 from services.cli.backup.installation_files import write
 from services.cli.backup.take_backup import KEY_FILE, STORE
 from services.cli.common.layout import Layout
-from services.cli.common.logbook import LogAccess, log_access, open_log
+from services.cli.common.logbook import log_access, open_log
 from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
 from services.cli.common.stream_topology import asked_sizes
@@ -90,7 +90,7 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
         installation = layout.load()
         assert installation is not None
         layout.save(installation)
-        elsewhere = LogAccess(installation.log_access, creds=installation.nats_creds)
+        elsewhere = log_access(directory)
         async with open_log(elsewhere) if installation.nats_url else served(layout, installation) as connection:
             await _into_log(path, passphrase, header, connection)
     complain(f"{path}: {counted(end.messages)}, as of its backup")

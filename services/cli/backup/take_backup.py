@@ -16,7 +16,7 @@ from services.cli.common.layout import Layout
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
-from services.cli.log.archive import BACKUP, StoredFile, StreamSetup, Writer, record, stream_config
+from services.cli.log.archive import BACKUP, StoredFile, StreamSetup, Writer, check_place, record, stream_config
 from services.cli.log.export import blobs_of, header_of, messages_of
 from services.cli.log.log_options import ExportChoice
 
@@ -34,6 +34,7 @@ async def back_up(
     The facts come before the objects of the control plane: an object that is made meanwhile is taken up after the
     restore, where one that only the facts knew would be withdrawn. Raises Failed.
     """
+    check_place(path)
     held = list(files(layout)) if layout is not None else []
     if key_file is not None:
         held = [item for item in held if item.path != KEY_FILE]

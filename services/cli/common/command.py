@@ -9,6 +9,9 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
+from services.cli.common.command_group import CommandGroup
+from services.cli.common.go_flags import SwitchCommand
+
 Work = Coroutine[Any, Any, int | None] | int | None
 """What a command leaves to be run, or its exit code."""
 Function = TypeVar("Function", bound=Callable[..., Work])
@@ -20,7 +23,10 @@ def split_commas(items: Iterable[str]) -> tuple[str, ...]:
 
 
 class Commands(typer.Typer):
-    """A group of commands."""
+    """A group of commands; alone on the command line, the name of a group shows its help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"cls": CommandGroup, "rich_markup_mode": None, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Add the function as a command; a parameter that is a named tuple stands for the options of its fields.
@@ -29,11 +35,23 @@ class Commands(typer.Typer):
         tuple is an option that may be repeated; any field may be annotated with a function that converts its value.
         """
 
+        settings["epilog"] = _as_typed(settings.get("epilog"))
+
         def add(function: Function) -> Function:
-            super(Commands, self).command(name, **settings)(expanded(function, _run))
+            made = {"cls": SwitchCommand, **settings}
+            super(Commands, self).command(name, **made)(expanded(function, _run))
             return function
 
         return add
+
+
+def _as_typed(epilog: str | None) -> str | None:
+    """Examples below a heading, one per line however narrow the terminal is: people copy them."""
+    if epilog is None:
+        return None
+    heading, _, rest = epilog.partition("\n")
+    lines = [line for line in rest.splitlines() if line.strip("\b ")]
+    return "\n".join([heading, "", "\b", *lines])
 
 
 def _run(work: Callable[[], Work]) -> None:

@@ -6,15 +6,15 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any
+
+import msgspec
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
 from services.cli.common.installation_search import find_kubeconfig
-from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.karmadactl_options import DEFAULT_NAMESPACE, ControlPlaneOptions
 from services.cli.common.running import Failed
-
-DEFAULT_NAMESPACE: Final = "default"
 
 
 class Control:
@@ -44,14 +44,11 @@ def kubeconfig_path(chosen: str) -> Path:
 
 def read_kubeconfig(path: Path) -> Manifest:
     """A kubeconfig with the files it names made absolute; raises Failed where it is none."""
-    import yaml
-
     try:
-        text = path.expanduser().read_text(encoding="utf-8")
-        loaded = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loaded = _decoded(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise Failed(f"kubeconfig {path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise Failed(f"kubeconfig {path} is no YAML: {error}") from None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("clusters"), list):
         raise Failed(f"{path} is no kubeconfig: it has no list of clusters")
@@ -65,6 +62,20 @@ def read_kubeconfig(path: Path) -> Manifest:
                 if body.get(field):
                     body[field] = str(path.expanduser().parent / body[field])
     return loaded
+
+
+def _decoded(text: str) -> Any:
+    """What a text in JSON or YAML says; raises ValueError."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        # Ours are JSON, and loading what reads YAML takes a moment.
+        import yaml
+
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 def namespace_of(kubeconfig: Manifest, context: str = "") -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from services.cli.common.command import split_commas
+
+DEFAULT_NAMESPACE: Final = "default"
 
 
 def _else_before(ctx: typer.Context, parameter: typer.CallbackParam, value: str) -> str:

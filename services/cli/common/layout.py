@@ -52,10 +52,14 @@ class Installation(Struct, kw_only=True):
     control_kubeconfig: str = ""
     nats_token: str = ""
     """Password of the services' user of the log's server."""
+    observer_token: str = ""
+    """Password of observers, who read the log and write nothing; empty: there are none."""
     agents: dict[str, str] = {}
     """Public key by cluster of the agents that may connect."""
     descheduler: bool = False
     """Whether the descheduler runs, too."""
+    webhook: str = ""
+    """Host under which a control plane that is not ours asks this machine about policies; empty: it does not ask."""
     replicas: int = 0
     """Servers that keep each stream; 0: as many as the number of URLs suggests."""
 
@@ -134,6 +138,10 @@ class Layout:
         """Kubeconfig of a control plane that is not ours, for the services: a copy of the one that was given."""
         return self.data("control.kubeconfig")
 
+    def identity(self, name: str) -> Path:
+        """Kubeconfig of a service in an embedded control plane, where it has rights of its own."""
+        return self.data("identities") / f"{name}.kubeconfig"
+
     def audit(self, name: str) -> Path:
         """Writes a simulated member saw, one JSON line each."""
         return self.directory / "audit" / f"{name}.jsonl"
@@ -153,6 +161,11 @@ class Layout:
     def agent_kubeconfig(self, cluster: str) -> Path:
         """How a cluster's agent reaches its member: by an identity of its own there."""
         return self.agent(cluster) / "member.kubeconfig"
+
+    @property
+    def observer_password(self) -> Path:
+        """File with the password of observers, where there are any."""
+        return self.data("observer.password")
 
     @property
     def hub_password(self) -> Path:

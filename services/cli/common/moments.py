@@ -51,3 +51,12 @@ def stamp(seconds: float, timespec: str = "milliseconds") -> str:
 def present() -> str:
     """The present moment as Kubernetes writes times: RFC 3339 with seconds, in UTC."""
     return stamp(time.time(), "seconds")
+
+
+def age(seconds: float) -> str:
+    """How long something lasted, as kubectl writes ages: `45s`, `12m`, `3h`, `20d`."""
+    whole = max(0, int(seconds))
+    for size, unit, until in ((1, "s", 120), (60, "m", 7200), (3600, "h", 2 * 86_400)):
+        if whole < until:
+            return f"{whole // size}{unit}"
+    return f"{whole // 86_400}d"

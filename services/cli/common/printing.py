@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services.cli.common.running import Failed
+from services.cli.common.terminal_text import harmless
 
 GAP: Final = 3
 NONE: Final = "<none>"
@@ -20,7 +21,7 @@ def cell(value: object) -> str:
         return NONE
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value).replace("\n", "\\n").replace("\r", "\\r")
+    return harmless(str(value).replace("\n", "\\n").replace("\r", "\\r"))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, no_headers: bool = False) -> str:

@@ -11,11 +11,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any, Final, NoReturn
 
 from services._kit.concurrency.tasks import child, end
+from services.cli.common.terminal_text import harmless, strong
 
 SILENT_SECONDS: Final = 2.0
 LONGEST_SILENCE: Final = 10.0
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
+_CLEARED: Final = "\r\x1b[K"
+"""To the beginning of a terminal's line, which is emptied."""
+
+
+_OPENINGS: Final = {"error:": "red", "Error from server": "red", "Unable to connect": "red", "warning:": "yellow"}
 
 
 class Failed(Exception):
@@ -38,15 +44,13 @@ def say(text: str) -> None:
 
 
 def complain(message: str) -> None:
-    """Write one line to stderr."""
+    """Write one line to stderr; on a terminal its first words stand out where they announce an error or a warning."""
+    message = harmless(message)
+    for opening, colour in _OPENINGS.items():
+        if message.startswith(opening):
+            message = strong(opening, sys.stderr, colour) + message.removeprefix(opening)
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
-
-
-def fail(message: str, code: int = 1) -> NoReturn:
-    """Say what went wrong and end the process."""
-    complain(f"error: {message}")
-    raise SystemExit(code)
 
 
 def run(command: Callable[[], Coroutine[Any, Any, int | None] | int | None]) -> NoReturn:
@@ -109,5 +113,26 @@ async def reporting(report: Callable[[float], None]) -> AsyncIterator[None]:
 
 
 def patience(what: str) -> AbstractAsyncContextManager[None]:
-    """Name on stderr what is going on when it takes more than two seconds."""
+    """Name on stderr what is going on when it takes more than two seconds; on a terminal the line goes at the end."""
+    if sys.stderr.isatty():
+        return _shown_line(what)
     return reporting(lambda seconds: complain(f"{what} … ({seconds:.0f} s)"))
+
+
+@asynccontextmanager
+async def _shown_line(what: str) -> AsyncIterator[None]:
+    began = time.monotonic()
+
+    async def repeat() -> None:
+        await asyncio.sleep(SILENT_SECONDS)
+        while True:
+            say(f"{_CLEARED}{what} … {time.monotonic() - began:.0f} s")
+            await asyncio.sleep(1.0)
+
+    task = child(repeat())
+    try:
+        yield
+    finally:
+        await end(task)
+        if time.monotonic() - began >= SILENT_SECONDS:
+            say(_CLEARED)

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from schemas.topology import DAY, MIB, STREAMS, SUBJECTS, Stream
+from schemas.topology import DAY, MIB, STREAMS, SUBJECTS, WITHOUT_LOG, Stream
 from services._rules.log.stream_limits import RoomError, sizes
-from services.cli.common.printing import as_json, table
+from services.cli.common.printing import as_json, as_yaml, table
 from services.cli.common.running import Failed
 
 TOPOLOGY_BYTES: Final = "FLEETLOG_TOPOLOGY_BYTES"
@@ -25,9 +25,15 @@ def asked_sizes() -> dict[str, int]:
 
 
 def topology(output: str = "") -> str:
-    """Everything as text for people, or as JSON."""
-    if output == "json":
-        return as_json({"streams": msgspec.to_builtins(STREAMS), "subjects": msgspec.to_builtins(SUBJECTS)})
+    """Everything as text for people, or as JSON or YAML."""
+    if output:
+        return (as_json if output == "json" else as_yaml)(
+            {
+                "streams": msgspec.to_builtins(STREAMS),
+                "subjects": msgspec.to_builtins(SUBJECTS),
+                "withoutLog": sorted(WITHOUT_LOG),
+            }
+        )
     streams = [(stream.name, _subjects(stream), _keeps(stream), stream.purpose) for stream in STREAMS]
     subjects = [
         (item.pattern, item.stream, item.writer, ", ".join(item.readers), ", ".join(item.events)) for item in SUBJECTS
@@ -36,6 +42,7 @@ def topology(output: str = "") -> str:
         table(("stream", "subjects", "keeps", "purpose"), streams)
         + "\n"
         + table(("subject", "stream", "writer", "readers", "events"), subjects)
+        + f"\nservices that read and write nothing of it: {', '.join(sorted(WITHOUT_LOG))}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Makes the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect, in one directory.
+"""Makes certificates, kubeconfigs and secrets of services: for compose.yaml and k8s/, and for a laptop installation.
 
 One authority signs for the servers (log, control plane, gateway) and for the services' identities in the control plane;
 the front proxy has an authority of its own, because a holder of one of its certificates may act for any user.
@@ -10,36 +10,42 @@ import base64
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from services._kit.base.private_files import private_json, private_text
+from services._rules.admission.webhook_configurations import Target, webhook_configurations
 from services._rules.identity.accounts import AgentIdentity, accounts_config
-from services.apiserver.auth.certificate_authority import Authority
+from services._rules.kubernetes.rbac.service_roles import RULES, SCRAPER, SERVICE_GROUP, user_of
+from services._rules.kubernetes.rbac.user_names import MASTERS
+from services.apiserver.auth.certificate_authority import LIFETIME, Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
-from services.cli.common.layout import HUB_USER
+from services.cli.common.layout import CONTROL as EMBEDDED
+from services.cli.common.layout import HUB_USER, Installation, Layout
 from services.cli.common.running import Failed, complain
-from services.cli.installation.gateway_setup import VERSIONS, api_service, gateway_service
+from services.cli.installation.gateway_setup import api_services, gateway_service
 from services.cli.nats.nkeys import new_seed, public_key
+from services.cli.search import search_setup
 
 ADMIN: Final = "fleetlog-admin"
 NAMESPACE: Final = "fleetlog-system"
 CONTROL: Final = "https://kube-apiserver:6443"
 GATEWAY_PORT: Final = 8443
-SERVERS: Final = {
-    "nats": ("nats", "nats-1", "nats-2", "nats-3", "*.nats", f"*.nats.{NAMESPACE}.svc"),
-    "etcd": ("etcd", f"etcd.{NAMESPACE}.svc"),
-    "kube-apiserver": ("kube-apiserver", f"kube-apiserver.{NAMESPACE}.svc", "10.96.0.1"),
-    "gateway": ("gateway", f"gateway.{NAMESPACE}.svc", "fleetlog-gateway.karmada-system.svc"),
-}
-"""Servers and the names they are called by."""
-WITH_CONTROL: Final = ("cluster_monitor", "detector", "estimator", "executor", "status_aggregator")
+SEARCH_PORT: Final = 8443
+WEBHOOK_PORT: Final = 8443
+WITH_CONTROL: Final = tuple(RULES)
 """Services that talk to the control plane."""
+AUTHORIZATION: Final = "Node,RBAC"
+"""How embedded control planes decide: by roles, and kubelets are confined to their node."""
 AGENTS: Final = "agents"
 SEED: Final = "nkey.seed"
+OBSERVER_PASSWORD: Final = "observer.password"
+"""File with the password of people and programs that read the log and write nothing."""
+_MONITORING: Final = "system:monitoring"
+"""The group that reads health and metrics."""
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _PULL_MEMBER: Final = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "spec": {"syncMode": "Pull"}}
-_MASTERS: Final = "system:masters"
 
 
 def write(directory: Path, control: str, agents: Sequence[str], dropped: Sequence[str]) -> int:
@@ -54,37 +60,59 @@ def write(directory: Path, control: str, agents: Sequence[str], dropped: Sequenc
     return 0
 
 
-def user_of(service: str) -> str:
-    """The name of a service's user in the control plane."""
-    return f"fleetlog:{service}"
-
-
 def made(directory: Path) -> bool:
     """Whether a directory holds certificates already."""
-    return (directory / "authority").exists()
+    return (directory / "kubeconfigs").exists()
 
 
-def make(directory: Path, control: str = CONTROL, agents: Iterable[str] = ()) -> int:
-    """Write everything into a directory that has none of it yet; raises Failed where it has."""
+def servers(namespace: str) -> dict[str, tuple[str, ...]]:
+    """Servers and the names they are called by, in a namespace of a host cluster and in compose."""
+    return {
+        "nats": ("nats", "nats-1", "nats-2", "nats-3", "*.nats", f"nats.{namespace}.svc", f"*.nats.{namespace}.svc"),
+        "etcd": ("etcd", f"etcd.{namespace}.svc"),
+        "kube-apiserver": ("kube-apiserver", f"kube-apiserver.{namespace}.svc", "10.96.0.1"),
+        "gateway": ("gateway", f"gateway.{namespace}.svc", "fleetlog-gateway.karmada-system.svc"),
+        "search": ("search", f"search.{namespace}.svc", "fleetlog-search.karmada-system.svc"),
+        "webhook": ("webhook", f"webhook.{namespace}.svc", "fleetlog-webhook.karmada-system.svc"),
+    }
+
+
+def make(
+    directory: Path,
+    control: str = CONTROL,
+    agents: Iterable[str] = (),
+    *,
+    namespace: str = NAMESPACE,
+    reached_by: Sequence[str] = (),
+    lifetime: timedelta | None = None,
+) -> int:
+    """Write everything into a directory that has none of it yet; raises Failed where it has.
+
+    The API server is also reached by the names and addresses of `reached_by`; `lifetime` is that of certificates, the
+    usual years if None. An authority that lies in `authority` already is used.
+    """
     if made(directory):
         raise Failed(f"{directory} holds certificates already; give another --out, or remove it to start afresh")
     from services._kit.content.master_keys import new_master_keys
 
-    authority = Authority(directory / "authority")
+    authority = Authority(directory / "authority", lifetime=lifetime or LIFETIME)
     authority.load()
     proxy = Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca")
     proxy.load()
     proxy.client("front-proxy-client", ())
     private_text(directory / "ca.crt", authority.ca_pem.decode())
     private_text(directory / "front-proxy-ca.crt", proxy.ca_pem.decode())
-    for name, hosts in SERVERS.items():
-        wanted = sorted({*hosts, "localhost", "127.0.0.1"})
+    for name, hosts in servers(namespace).items():
+        wanted = sorted({*hosts, "localhost", "127.0.0.1", *(reached_by if name == "kube-apiserver" else ())})
         _pair(directory / "tls" / name, authority.issue(name, (), wanted, peer=True))
     _pair(directory / "tls" / "etcd-client", authority.issue("kube-apiserver", (), None))
     _pair(directory / "tls" / "front-proxy", proxy.issue("front-proxy-client", (), None))
     # An API server signs the tokens of ServiceAccounts with the key of a pair and checks them with its certificate.
     _pair(directory / "tls" / "service-accounts", authority.issue("service-accounts", (), None))
-    for user, name, groups in ((ADMIN, "admin", (_MASTERS,)), *((user_of(s), s, ("fleetlog",)) for s in WITH_CONTROL)):
+    for user, name, groups in (
+        (ADMIN, "admin", (MASTERS,)),
+        *((user_of(s), s, (SERVICE_GROUP,)) for s in WITH_CONTROL),
+    ):
         cert, key = authority.issue(user, groups, None)
         path = directory / "kubeconfigs" / name
         write_kubeconfig(path, server=control, name=name, ca=authority.ca_pem, cert=cert, key=key)
@@ -92,14 +120,35 @@ def make(directory: Path, control: str = CONTROL, agents: Iterable[str] = ()) ->
     password, token = f"p{secrets.token_hex(24)}", secrets.token_urlsafe(24)
     private_text(directory / "hub.password", password)
     private_text(directory / "apiserver.env", f"FLEETLOG_NATS_URL={_store_url(password)}\n")
-    private_text(directory / "gateway.tokens", f'{token},admin,admin,"{_MASTERS}"\n')
+    private_text(directory / "gateway.tokens", f'{token},admin,admin,"{MASTERS}"\n')
     new_master_keys().save(directory / "secrets-keys.json")
     bundle = base64.b64encode(authority.ca_pem).decode()
-    items = [*gateway_service("gateway"), *(api_service(*version, bundle, GATEWAY_PORT) for version in VERSIONS)]
-    # Makes the control plane send bindings and works to the gateway, by `kubectl apply`.
+    items = [*gateway_service("gateway"), *api_services(bundle, GATEWAY_PORT)]
+    items += [search_setup.search_service("search"), search_setup.api_service(bundle, SEARCH_PORT)]
+    # Makes the control plane send bindings and works to the gateway, and searches to search, by `kubectl apply`.
     private_json(directory / "aggregation.json", {"apiVersion": "v1", "kind": "List", "items": items})
+    # Makes it ask the webhook about policies and other kinds, likewise.
+    asked = webhook_configurations(Target(bundle, url=f"https://webhook:{WEBHOOK_PORT}"))
+    private_json(directory / "admission.json", {"apiVersion": "v1", "kind": "List", "items": asked})
     admit(directory, agents)
     return 0
+
+
+def write_identities(layout: Layout, installation: Installation, services: Iterable[str]) -> None:
+    """Write a kubeconfig of its own for each service that talks to an embedded control plane.
+
+    Who scrapes metrics gets a certificate. All are made again at every start, by the authority that the server finds
+    in its directory.
+    """
+    authority = Authority(layout.data(EMBEDDED))
+    authority.load()
+    server = f"https://127.0.0.1:{installation.port(EMBEDDED)}"
+    for service in services:
+        if service in WITH_CONTROL:
+            cert, key = authority.issue(user_of(service), (SERVICE_GROUP,), None)
+            path = layout.identity(service)
+            write_kubeconfig(path, server=server, name=service, ca=authority.ca_pem, cert=cert, key=key)
+    _pair(layout.identity(SCRAPER).with_suffix(""), authority.issue(user_of(SCRAPER), (_MONITORING,), None))
 
 
 def admit(directory: Path, agents: Iterable[str]) -> None:
@@ -120,7 +169,11 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         private_json(own / "cluster.json", {**_PULL_MEMBER, "metadata": {"name": cluster}})
     seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
     known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]
-    private_text(directory / "nats" / "accounts.conf", accounts_config(HUB_USER, password.strip(), known))
+    reading = directory / OBSERVER_PASSWORD
+    if not reading.exists():
+        private_text(reading, f"p{secrets.token_hex(24)}")
+    observer = reading.read_text(encoding="utf-8").strip()
+    private_text(directory / "nats" / "accounts.conf", accounts_config(HUB_USER, password.strip(), known, observer))
 
 
 def shut_out(directory: Path, agents: Iterable[str]) -> None:

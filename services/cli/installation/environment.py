@@ -9,10 +9,12 @@ from typing import Final
 
 from msgspec.structs import fields
 
-from services._kit.base.settings import FILE, PREFIX, Settings
+from services._kit.base.settings import FILE, OF_COMMANDS, PREFIX, Settings
+from services.cli.common.running import Failed
 from services.cli.supervision.liveness import Limits
 
 UP: Final = "FLEETLOG_UP_"
+_ANSWERS_AGENTS: Final = f"{UP}ANSWERS_AGENTS"
 MEMBER: Final = "FLEETLOG_MEMBER_"
 APISERVER: Final = "FLEETLOG_APISERVER_"
 OF_TESTS: Final = "FLEETLOG_TEST_"
@@ -21,7 +23,7 @@ OF_NO_SERVICE: Final = frozenset(
     (
         FILE,
         # Of the commands, of compose.yaml, and of the tests that run on clusters of a user.
-        *("FLEETLOG_DIR", "FLEETLOG_NATS_AUTH"),
+        *OF_COMMANDS,
         *("FLEETLOG_AGENT", "FLEETLOG_USER"),
         *("FLEETLOG_STOCK_CONTROL", "FLEETLOG_STOCK_MEMBERS"),
     )
@@ -51,7 +53,7 @@ def known_names(services: Iterable[str]) -> frozenset[str]:
     from services.apiserver.settings import VARIABLES
     from services.member_sim.settings import MemberSettings
 
-    names = {*OF_NO_SERVICE, *VARIABLES}
+    names = {*OF_NO_SERVICE, *VARIABLES, _ANSWERS_AGENTS}
     names.update(f"{UP}{field.name.upper()}_SECONDS" for field in fields(Limits))
     names.update(f"{MEMBER}{field.name.upper()}" for field in fields(MemberSettings))
     for service in services:
@@ -98,3 +100,26 @@ def beginning_with(prefix: str, variables: Mapping[str, str], services: Iterable
         for name in known_to(service, found):
             del found[name]
     return found
+
+
+def limits_of(variables: Mapping[str, str]) -> Limits:
+    """How long a process may take to answer, from FLEETLOG_UP_*; raises Failed for what is no number of seconds."""
+    values = {}
+    for name in fields(Limits):
+        variable = f"{UP}{name.name.upper()}_SECONDS"
+        text = variables.get(variable, "")
+        try:
+            values[name.name] = float(text) if text else getattr(Limits(), name.name)
+        except ValueError:
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
+        if not 0 <= values[name.name] < float("inf"):
+            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
+    return Limits(**values)
+
+
+def answers_agents(variables: Mapping[str, str]) -> bool:
+    """Whether `fleetlog up` lets clusters in that register with a token; raises Failed for no truth value."""
+    text = variables.get(_ANSWERS_AGENTS, "true").lower()
+    if text not in ("true", "false"):
+        raise Failed(f"{_ANSWERS_AGENTS}={text}: say true or false")
+    return text == "true"

@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_json, private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
+from services._rules.kubernetes.rbac.user_names import MASTERS
+from services._rules.metrics.metric_questions import VERSIONS as METRICS
+from services.apiserver.core.delegated_resources import ANNOTATION as SERVES
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.waiting import condition, opened, wait_until
-from services.cli.members.join import access_of_kubeconfig, ensure, kubeconfig_with
+from services.cli.members.join import access_of_kubeconfig, kubeconfig_with
+from services.cli.members.member_account import ensure
 
 GATEWAY_SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
+PROXY: Final = "cluster.karmada.io/v1alpha1/clusters/proxy"
+"""What the gateway answers for beside its own group."""
+_LOCAL: Final = "FLEETLOG_APISERVER_ALLOW_LOCAL_EXTENSIONS"
 _API_SERVICES: Final = resource_path("apiregistration.k8s.io", "v1", "apiservices")
-# The preferred version first: clients pick what they find first.
-VERSIONS: Final = (("v1alpha2", 20), ("v1alpha1", 10))
+
+
+class Served(Struct, frozen=True):
+    """A group version that the gateway answers for, with the priorities by which clients choose."""
+
+    group: str
+    version: str
+    group_priority: int
+    priority: int
+
+    @property
+    def name(self) -> str:
+        """The name of its APIService."""
+        return f"{self.version}.{self.group}"
+
+
+# The preferred version first: clients pick what they find first. Groups whose plurals others have as well come last.
+SERVED: Final = (
+    Served(_GROUP, "v1alpha2", 1000, 20),
+    Served(_GROUP, "v1alpha1", 1000, 10),
+    *(
+        Served(group, version, 100, 100 - 10 * place)
+        for group, versions in METRICS.items()
+        for place, version in enumerate(versions)
+    ),
+)
 
 
 def environment(layout: Layout, installation: Installation) -> dict[str, str]:
@@ -32,7 +65,7 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
     cert, key = authority.server((f"{GATEWAY_SERVICE}.{NAMESPACE_SYSTEM}.svc", "localhost", "127.0.0.1"))
     tokens = layout.data("gateway") / "tokens"
     # A gateway of before may be reading it.
-    private_text(tokens, f'{installation.token},admin,admin,"system:masters"\n')
+    private_text(tokens, f'{installation.token},admin,admin,"{MASTERS}"\n')
     settings = {
         "FLEETLOG_API_PORT": str(installation.port("gateway_api")),
         "FLEETLOG_SERVING_CERT": str(cert),
@@ -49,14 +82,20 @@ def environment(layout: Layout, installation: Installation) -> dict[str, str]:
     return settings
 
 
+def openings(port: int, inherited: Mapping[str, str]) -> dict[str, str]:
+    """What lets the embedded control plane reach the gateway on this machine, beside what the user lets it reach."""
+    mine = [f"127.0.0.1:{port}", f"[::1]:{port}"]
+    return {_LOCAL: ",".join((*filter(None, (inherited.get(_LOCAL, ""),)), *mine))}
+
+
 async def register(control: Path, ca_pem: bytes, port: int) -> None:
     """Make the control plane answer for bindings and works through the gateway with this authority."""
     async with opened(control) as client:
         namespace, service = gateway_service("localhost")
         await ensure(client, resource_path("", "v1", "namespaces"), namespace)
         await ensure(client, resource_path("", "v1", "services", NAMESPACE_SYSTEM), service)
-        for version, priority in VERSIONS:
-            await _register(client, version, priority, base64.b64encode(ca_pem).decode(), port)
+        for manifest in api_services(base64.b64encode(ca_pem).decode(), port):
+            await _register(client, manifest)
 
 
 def gateway_service(host: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -71,45 +110,49 @@ def gateway_service(host: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return namespace, service
 
 
-def api_service(version: str, priority: int, bundle: str, port: int) -> dict[str, Any]:
-    """The object that makes a control plane send one version to the gateway; `bundle` is its authority in base64."""
-    spec = {
-        "group": _GROUP,
-        "version": version,
-        "groupPriorityMinimum": 1000,
-        "versionPriority": priority,
-        "caBundle": bundle,
-        "service": {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port},
-    }
+def api_services(bundle: str, port: int) -> list[dict[str, Any]]:
+    """The objects that make a control plane send requests to the gateway; `bundle` is its authority in base64."""
+    return [_api_service(served, bundle, port) for served in SERVED]
+
+
+def _api_service(served: Served, bundle: str, port: int) -> dict[str, Any]:
+    annotations = {"annotations": {SERVES: PROXY}} if served.group == _GROUP else {}
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
-        "metadata": {"name": f"{version}.{_GROUP}"},
-        "spec": spec,
+        "metadata": {"name": served.name, **annotations},
+        "spec": {
+            "group": served.group,
+            "version": served.version,
+            "groupPriorityMinimum": served.group_priority,
+            "versionPriority": served.priority,
+            "caBundle": bundle,
+            "service": {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port},
+        },
     }
 
 
-async def _register(client: KubeClient, version: str, priority: int, bundle: str, port: int) -> None:
-    manifest = api_service(version, priority, bundle, port)
-    name, spec = manifest["metadata"]["name"], manifest["spec"]
+async def _register(client: KubeClient, manifest: dict[str, Any]) -> None:
+    metadata, spec = manifest["metadata"], manifest["spec"]
     try:
         await client.create(_API_SERVICES, manifest)
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
-        await client.patch(f"{_API_SERVICES}/{name}", {"spec": spec})
+        kept = {name: value for name, value in metadata.items() if name == "annotations"}
+        await client.patch(f"{_API_SERVICES}/{metadata['name']}", {"metadata": kept, "spec": spec})
 
 
 async def available(control: Path) -> str:
     """Wait until the control plane answers for bindings and works: clients remember what was not served."""
 
     async def look(client: KubeClient) -> str:
-        for version, _ in VERSIONS:
-            service = await client.get(f"{_API_SERVICES}/{version}.{_GROUP}")
+        for served in SERVED:
+            service = await client.get(f"{_API_SERVICES}/{served.name}")
             found = condition(service, "Available")
             if found and found["status"] != "True":
                 return str(found.get("message") or "not available yet")
-        listed = await client.get(f"/apis/{_GROUP}/{VERSIONS[0][0]}")
+        listed = await client.get(f"/apis/{_GROUP}/{SERVED[0].version}")
         return "" if listed.get("resources") else "nothing is served yet"
 
     await _until("bindings and works", control, look)

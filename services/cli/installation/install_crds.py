@@ -7,25 +7,36 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._rules.admission.webhook_configurations import KINDS as CONFIGURATIONS
+from services._rules.admission.webhook_configurations import NAME, Target, webhook_configurations, with_conversion
+from services._rules.binding_versions import KINDS
 from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed, patience
 from services.cli.common.waiting import condition, wait_until
+from services.cli.installation.webhook_options import WebhookOptions
 
 _PATH = resource_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
 
-async def apply(target: ControlPlaneOptions) -> int:
-    """Create or update the definitions and wait until they are established."""
+async def apply(target: ControlPlaneOptions, webhook: WebhookOptions, *, everything: bool = False) -> int:
+    """Create or update the definitions and wait until they are established; then make it ask the webhook."""
+    asked = webhook.target()
     async with open_control(target) as control, patience("waiting until the definitions are established"):
-        print(f"definitions: {await apply_definitions(control.client, needed_definitions())}")
+        wanted = wanted_definitions(asked, everything=everything)
+        print(f"definitions: {await apply_definitions(control.client, wanted)}")
+        if asked is not None:
+            print(f"webhooks: {await apply_webhooks(control.client, asked)}")
     return 0
 
 
-async def show(output: str = "yaml") -> int:
-    """Print the definitions as documents that `kubectl apply -f -` takes; raises Failed for an unknown output."""
-    wanted = needed_definitions()
+async def show(output: str, webhook: WebhookOptions, *, everything: bool = False) -> int:
+    """Print the same as documents that `kubectl apply -f -` takes; raises Failed for an unknown output."""
+    asked = webhook.target()
+    wanted = wanted_definitions(asked, everything=everything)
+    if asked is not None:
+        wanted += webhook_configurations(asked)
     if output == "json":
         print(as_json({"apiVersion": "v1", "kind": "List", "items": wanted}), end="")
     elif output == "yaml":
@@ -33,6 +44,51 @@ async def show(output: str = "yaml") -> int:
     else:
         raise Failed(f"unsupported output {output!r}; use yaml or json")
     return 0
+
+
+def wanted_definitions(target: Target | None, *, everything: bool) -> list[Manifest]:
+    """What is installed: with `everything` also what the gateway serves, bindings converted by the webhook."""
+    from services.apiserver.crds.generate import definitions
+
+    if not everything:
+        return needed_definitions()
+    wanted = [*definitions(optional=False), *definitions(optional=True)]
+    if target is None:
+        return wanted
+    return [with_conversion(crd, target) if crd["spec"]["names"]["kind"] in KINDS else crd for crd in wanted]
+
+
+async def apply_webhooks(client: KubeClient, target: Target) -> str:
+    """Create or update the configurations by which a control plane asks the webhook; says what was done."""
+    results = []
+    for wanted in webhook_configurations(target):
+        path = _configurations(wanted["kind"])
+        try:
+            await client.create(path, wanted)
+            results.append("created")
+            continue
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        present = await client.get(f"{path}/{NAME}")
+        metadata = {**wanted["metadata"], "resourceVersion": present["metadata"]["resourceVersion"]}
+        await client.update(f"{path}/{NAME}", {**wanted, "metadata": metadata})
+        results.append("updated")
+    return f"{results.count('created')} created, {results.count('updated')} updated"
+
+
+async def remove_webhooks(client: KubeClient) -> None:
+    """Make a control plane ask no more; nothing happens where it does not."""
+    for kind in CONFIGURATIONS.values():
+        try:
+            await client.delete(f"{_configurations(kind)}/{NAME}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+
+def _configurations(kind: str) -> str:
+    return resource_path("admissionregistration.k8s.io", "v1", f"{kind.lower()}s")
 
 
 def needed_definitions() -> list[Manifest]:

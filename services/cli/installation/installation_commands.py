@@ -11,6 +11,8 @@ from services.cli.common.command import Commands, Work
 from services.cli.common.installation_options import Directory, Kubeconfig, control
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
 from services.cli.installation.up_options import InstallationOptions
+from services.cli.installation.webhook_options import WebhookOptions
+from services.cli.shell.choices import PlainOutput, output_option
 
 app = Commands()
 crds = Commands(
@@ -31,6 +33,8 @@ fleetlog up --members 5 --dir /tmp/fleet
 fleetlog up --control-kubeconfig cp.yaml --member m1=m1.yaml --member m2=m2.yaml
 
 fleetlog up --nats nats://a:4222,nats://b:4222,nats://c:4222
+
+fleetlog up --control-kubeconfig cp.yaml --webhook 10.0.0.5   # it asks this machine about policies
 
 fleetlog up --nats nats://a:4222 --nats-creds nats-auth/hub.creds
 """,
@@ -88,7 +92,7 @@ def demo(
 
 
 @app.command()
-def topology(output: Annotated[str, typer.Option("--output", "-o", help="json for programs.")] = "") -> None:
+def topology(output: PlainOutput = "") -> None:
     """Print the streams of the log, and who writes and reads which subject."""
     from services.cli.common import stream_topology
 
@@ -110,17 +114,48 @@ def certs(
     return certificate_files.write(out, control, agent or (), drop_agent or ())
 
 
-@crds.command("apply", epilog="Example:\n\nfleetlog crds apply --kubeconfig cp.yaml")
-def crds_apply(directory: Directory = DEFAULT_DIRECTORY, kubeconfig: Kubeconfig = "") -> Work:
-    """Create or update the definitions in a control plane and wait until they are established."""
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Also the kinds that the gateway serves otherwise: bindings and works."),
+]
+
+
+@crds.command(
+    "apply",
+    epilog="""Examples:
+
+\b
+fleetlog crds apply --kubeconfig cp.yaml
+fleetlog crds apply --kubeconfig cp.yaml --webhook-url https://10.0.0.5:8443 --webhook-ca deploy/ca.crt
+""",
+)
+def crds_apply(
+    webhook: WebhookOptions,
+    everything: Everything = False,
+    directory: Directory = DEFAULT_DIRECTORY,
+    kubeconfig: Kubeconfig = "",
+) -> Work:
+    """Create or update the definitions in a control plane, and the configurations of the webhook that is named."""
     from services.cli.installation.install_crds import apply
 
-    return apply(control(directory, kubeconfig))
+    return apply(control(directory, kubeconfig), webhook, everything=everything)
 
 
-@crds.command("print", epilog="Example:\n\nfleetlog crds print | kubectl apply --server-side -f -")
-def crds_print(output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml") -> Work:
-    """Print the definitions."""
+@crds.command(
+    "print",
+    epilog="""Examples:
+
+\b
+fleetlog crds print | kubectl apply --server-side -f -
+fleetlog crds print --webhook-service fleetlog-system/webhook --webhook-ca deploy/ca.crt
+""",
+)
+def crds_print(
+    webhook: WebhookOptions,
+    everything: Everything = False,
+    output: Annotated[str, output_option("yaml", "json", usual="")] = "yaml",
+) -> Work:
+    """Print the definitions, and the configurations of the webhook that is named."""
     from services.cli.installation.install_crds import show
 
-    return show(output)
+    return show(output, webhook, everything=everything)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,6 +14,9 @@ from services.cli.members.membership import check_name
 
 MEMBERS: Final = 3
 """Simulated members where no number was chosen and no real cluster is attached."""
+
+NO_WEBHOOK: Final = "none"
+_HOST: Final = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?")
 
 PULL_MEMBER: Final = 3
 """Number of the simulated member that an agent looks after; all others are push members."""
@@ -44,6 +48,7 @@ def prepare(options: InstallationOptions) -> tuple[Layout, Installation, bool]:
         _attach(installation, options)
         if options.descheduler is not None:
             installation.descheduler = options.descheduler
+        _ask_here(installation, options)
         layout.save(installation)
         return layout, installation, True
     simulated = 0 if options.attached and options.members == MEMBERS else options.members
@@ -59,6 +64,7 @@ def prepare(options: InstallationOptions) -> tuple[Layout, Installation, bool]:
     installation = new_installation(members, nats_url=nats_url, nats_creds=creds, control_kubeconfig=control)
     installation.replicas = options.replicas
     installation.descheduler = bool(options.descheduler)
+    _ask_here(installation, options)
     layout.save(installation)
     return layout, installation, False
 
@@ -66,6 +72,18 @@ def prepare(options: InstallationOptions) -> tuple[Layout, Installation, bool]:
 def _mode(number: int, options: InstallationOptions) -> Literal["Push", "Pull"]:
     """One simulated member has an agent, where the log's server is ours and can give it an account."""
     return "Pull" if number == PULL_MEMBER and not options.nats_url else "Push"
+
+
+def _ask_here(installation: Installation, options: InstallationOptions) -> None:
+    """Take in where the webhook is reached; raises Failed for what is no host, or where it is not needed."""
+    host = options.webhook
+    if not host:
+        return
+    if not installation.control_kubeconfig:
+        raise Failed("--webhook needs --control-kubeconfig: the embedded control plane asks no webhook about policies")
+    if not _HOST.fullmatch(host):
+        raise Failed(f"--webhook {host}: give a host name or an IPv4 address, without https:// and port")
+    installation.webhook = "" if host == NO_WEBHOOK else host
 
 
 def _servers(options: InstallationOptions) -> str:

@@ -30,6 +30,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Member]]] = {
         "scheduler": Member("Scheduler", "SchedulerSettings"),
     },
     "background": {
+        "autoscaler": Member("Autoscaler", "AutoscalerSettings"),
         "cluster_monitor": Member("ClusterMonitor", "MonitorSettings"),
         "descheduler": Member("Descheduler", "DeschedulerSettings"),
         "estimator": Member("Estimator", "EstimatorSettings"),

@@ -33,7 +33,7 @@ from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.process_identity import Entry, Roll, Running, start_of
 from services.cli.supervision.supervised_process import Process, Rank, ended
 
-PATIENT: Final[Mapping[str, int]] = {"gateway": 5}
+PATIENT: Final[Mapping[str, int]] = {"gateway": 5, "search": 5}
 """Niceness of services that nothing on its way to a member waits for: where cores are few, others run first."""
 
 SPARING: Final[Mapping[str, Mapping[str, str]]] = {"nats": {"GOGC": "25"}}

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from services._kit.base.private_files import private_text
+from services._rules.kubernetes.rbac.service_roles import SCRAPER
 from services.cli.common.layout import CONTROL, Installation, Layout, agent_process
 
 INTERVAL: Final = "5s"
@@ -27,14 +27,16 @@ def write(layout: Layout, installation: Installation, services: Sequence[str]) -
         for name in (*services, *agents)
     ]
     if not installation.control_kubeconfig:
-        token = layout.data("scrape.token")
-        private_text(token, installation.token)
+        own = layout.identity(SCRAPER)
         jobs.append(
             {
                 "job_name": CONTROL,
                 "scheme": "https",
-                "tls_config": {"ca_file": str(layout.data(CONTROL) / "ca.crt")},
-                "authorization": {"credentials_file": str(token)},
+                "tls_config": {
+                    "ca_file": str(layout.data(CONTROL) / "ca.crt"),
+                    "cert_file": str(own.with_suffix(".crt")),
+                    "key_file": str(own.with_suffix(".key")),
+                },
                 "static_configs": [{"targets": [f"127.0.0.1:{installation.port(CONTROL)}"]}],
             }
         )

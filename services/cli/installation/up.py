@@ -11,9 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import fields
-
-from schemas.topology import OPTIONAL
+from schemas.topology import OPTIONAL, WITHOUT_LOG
 from schemas.topology import SERVICES as DEFINED
 from services._kit.base.private_files import private_text
 from services.cli.attachments.attachment_checks import Unusable, examine
@@ -23,35 +21,38 @@ from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, 
 from services.cli.common.running import INTERRUPTED, Failed, say
 from services.cli.common.waiting import opened
 from services.cli.installation import environment as surroundings
-from services.cli.installation import gateway_setup
+from services.cli.installation import gateway_setup, webhook_setup
 from services.cli.installation import process_groups as groups
 from services.cli.installation import prometheus_config as scraping
 from services.cli.installation import startup as steps
-from services.cli.installation.certificate_files import WITH_CONTROL
+from services.cli.installation.certificate_files import AUTHORIZATION, WITH_CONTROL, write_identities
 from services.cli.installation.disk_watch import LogWatch
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.cli.installation.installation_plan import MEMBERS, check, prepare
 from services.cli.installation.processes import Supervisor
 from services.cli.installation.up_options import InstallationOptions
 from services.cli.log.disk.files import guarded, refused_file
+from services.cli.members.signing import answer_agents
 from services.cli.nats import server_identities as identities
+from services.cli.search import search_setup
 from services.cli.secrets import secret_keys
 from services.cli.supervision.child import nats_server_binary
-from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import Lock
 from services.cli.supervision.preloading import preload
 from services.cli.supervision.stop_command import stop_leftovers
 from services.cli.supervision.supervised_process import Rank
 
-SERVICES: Final = tuple(name for name in DEFINED if name not in OPTIONAL)
+SERVICES: Final = tuple(name for name in DEFINED if name not in OPTIONAL | WITHOUT_LOG)
 DESCHEDULER: Final = "descheduler"
-ALL_SERVICES: Final = (*SERVICES, DESCHEDULER, "agent")
+WEBHOOK: Final = "webhook"
+ALL_SERVICES: Final = (*SERVICES, DESCHEDULER, WEBHOOK, "agent")
 
 
 def services_of(installation: Installation) -> tuple[str, ...]:
     """The services that an installation runs: all, and those that were asked for."""
-    return (*SERVICES, DESCHEDULER) if installation.descheduler else SERVICES
+    asked_for = {DESCHEDULER: installation.descheduler, WEBHOOK: bool(installation.webhook)}
+    return (*SERVICES, *(name for name, wanted in asked_for.items() if wanted))
 
 
 class Installer:
@@ -62,14 +63,16 @@ class Installer:
         self.installation = installation
         self._known = known
         self._inherited = surroundings.take(os.environ)
-        self._supervisor = Supervisor(layout, limits_of(self._inherited))
+        self._supervisor = Supervisor(layout, surroundings.limits_of(self._inherited))
         self._watch: LogWatch | None = None
         self._troubles: dict[str, str] = {}
         members = (member.name for member in installation.members)
         agents = (agent_process(member.name) for member in installation.pull_members)
         self._names = services_of(installation)
-        for name in ("nats", "nats_http", CONTROL, *members, *self._names, "gateway_api", *agents):
+        for name in ("nats", "nats_http", CONTROL, *members, *self._names, "gateway_api", search_setup.PORT, *agents):
             installation.port(name)
+        if WEBHOOK in self._names:
+            installation.port(webhook_setup.PORT)
         layout.save(installation)
         scraping.write(layout, installation, self._names)
 
@@ -80,7 +83,7 @@ class Installer:
 
     @property
     def control(self) -> Path:
-        """How services reach the control plane."""
+        """How the commands of this installation reach the control plane."""
         return self.layout.kubeconfig(CONTROL) if self.embedded else self.layout.control_access
 
     def run(self) -> int:
@@ -123,6 +126,7 @@ class Installer:
         if kubeconfigs and (code := self._step("API servers", lambda: steps.front_doors(kubeconfigs, self.layout.log))):
             return code
         gateway_setup.environment(self.layout, self.installation)
+        search_setup.environment(self.layout, self.installation)
         if code := self._step("definitions", self._apply_definitions):
             return code
         if not self._known:
@@ -134,6 +138,10 @@ class Installer:
         logs = {name: self.layout.log(name) for name in self._names}
         if code := self._step("services", lambda: steps.services_ready(ports, logs)):
             return code
+        if self.installation.webhook:
+            asks = webhook_setup.register
+            if code := self._step("webhook", lambda: asks(control, self.layout, self.installation)):
+                return code
         served = gateway_setup.available if self.embedded else gateway_setup.reached
         if code := self._step("gateway", lambda: served(self.layout.kubeconfig(CONTROL))):
             return code
@@ -146,6 +154,8 @@ class Installer:
         if code := self._step("members", lambda: self._join(members, agents)):
             return code
         self._keep_trying()
+        if not self.installation.nats_url and surroundings.answers_agents(self._inherited):
+            self._supervisor.add_task("joining-agents", lambda: asyncio.run(answer_agents(self.layout)))
         return 0
 
     async def _join(self, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
@@ -217,7 +227,11 @@ class Installer:
     def _front_doors(self) -> None:
         installation, layout = self.installation, self.layout
         if self.embedded:
+            reached = gateway_setup.openings(installation.port("gateway_api"), self._inherited)
+            write_identities(layout, installation, self._names)
             environment = {
+                "FLEETLOG_APISERVER_AUTHORIZATION": AUTHORIZATION,
+                "FLEETLOG_APISERVER_SERVICE_ROLES": "1",
                 **surroundings.beginning_with(surroundings.APISERVER, self._inherited, (*SERVICES, DESCHEDULER)),
                 **surroundings.known_to_api_server(self._inherited),
                 "FLEETLOG_NATS_URL": installation.log_access,
@@ -228,6 +242,7 @@ class Installer:
                 "FLEETLOG_APISERVER_ADMIN_TOKEN": installation.token,
                 "FLEETLOG_APISERVER_KUBECONFIG": str(layout.kubeconfig(CONTROL)),
                 "FLEETLOG_APISERVER_AUDIT_LOG": str(layout.audit(CONTROL)),
+                **gateway_setup.openings(installation.port(search_setup.PORT), reached),
                 **secret_keys.environment(layout, secret_keys.APISERVER),
             }
             address = Address(installation.port(CONTROL), "/livez", tls=True)
@@ -263,9 +278,15 @@ class Installer:
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
             if name in WITH_CONTROL:
-                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(self.control)
+                own = self.layout.identity(name) if self.embedded else self.control
+                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(own)
+            if name == WEBHOOK:
+                environment.update(webhook_setup.environment(self.layout, self.installation))
             if name == "gateway":
                 environment.update(gateway_setup.environment(self.layout, self.installation))
+                environment.update(search_setup.door(self.layout, self.installation))
+            if name == search_setup.NAME:
+                environment.update(search_setup.environment(self.layout, self.installation))
             environment.update(secret_keys.environment(self.layout, name))
             if name in groups.PROCESS_OF:
                 together[groups.PROCESS_OF[name]][name] = environment
@@ -284,6 +305,8 @@ class Installer:
             name, seed = agent_process(member.name), self.layout.agent_seed(member.name)
             kubeconfig = self.layout.agent_kubeconfig(member.name)
             environment = {
+                # These members are ours to try things out with.
+                "FLEETLOG_AGENT_REQUESTS": "all",
                 **surroundings.known_to("agent", self._inherited),
                 "FLEETLOG_NATS_URL": self.installation.log_url,
                 "FLEETLOG_NATS_CREDS": "",
@@ -302,9 +325,13 @@ class Installer:
     async def _apply_definitions(self) -> str:
         async with opened(self.control) as client:
             done = await apply_definitions(client, needed_definitions())
+            if self._known and not self.embedded and not self.installation.webhook:
+                await webhook_setup.unregister(client, self.layout)
         if self.embedded:
             ca = (self.layout.data("gateway") / "ca.crt").read_bytes()
             await gateway_setup.register(self.control, ca, self.installation.port("gateway_api"))
+            ca = (self.layout.data(search_setup.NAME) / "ca.crt").read_bytes()
+            await search_setup.register(self.control, ca, self.installation.port(search_setup.PORT))
         return done
 
     def _summary(self, seconds: float) -> None:
@@ -334,21 +361,6 @@ def _copy_private(source: Path, target: Path) -> None:
     import yaml
 
     private_text(target, yaml.safe_dump(read_kubeconfig(source), sort_keys=False))
-
-
-def limits_of(variables: Mapping[str, str]) -> Limits:
-    """How long a process may take to answer, from FLEETLOG_UP_*; raises Failed for what is no number of seconds."""
-    values = {}
-    for name in fields(Limits):
-        variable = f"{surroundings.UP}{name.name.upper()}_SECONDS"
-        text = variables.get(variable, "")
-        try:
-            values[name.name] = float(text) if text else getattr(Limits(), name.name)
-        except ValueError:
-            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever") from None
-        if not 0 <= values[name.name] < float("inf"):
-            raise Failed(f"{variable}={text}: give a number of seconds, or 0 to wait for ever")
-    return Limits(**values)
 
 
 def up(options: InstallationOptions) -> int:

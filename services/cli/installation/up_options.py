@@ -68,3 +68,11 @@ class InstallationOptions(NamedTuple):
         ),
     ] = None
     """Whether the descheduler runs; None: as it was chosen before."""
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            help="Name or address of this machine under which the control plane of --control-kubeconfig reaches it, to"
+            " ask services.webhook about policies; later starts keep it. none: it asks no more.",
+        ),
+    ] = ""

@@ -100,6 +100,14 @@ def record(stream: str, seq: int, stored: float, message: Message) -> Record:
         )
 
 
+def check_place(path: Path) -> None:
+    """Raises Failed where no file can be written, before anything is read for it."""
+    if path.is_dir():
+        raise Failed(f"{path} is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise Failed(f"{path} cannot be written: there is no directory {path.parent}")
+
+
 class Writer:
     """Writes a file beside its place and moves it there when it is whole; encrypted with a passphrase, if given."""
 
@@ -201,6 +209,6 @@ async def imported_up_to(connection: Connection) -> int:
 
 async def stream_config(connection: Connection, stream: str) -> dict[str, Any]:
     """The configuration of a stream as the server has it; empty when there is no such stream."""
-    answer = await connection.request(f"$JS.API.STREAM.INFO.{stream}", timeout=10.0)
+    answer = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", timeout=10.0)
     config: dict[str, Any] = msgspec.json.decode(answer.data).get("config") or {}
     return config

@@ -25,7 +25,7 @@ from services.cli.common.logbook import LogAccess, check_pattern, open_log, stre
 from services.cli.common.moments import moment
 from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
-from services.cli.log.archive import FORMAT, Extent, Header, Record, Writer, record
+from services.cli.log.archive import FORMAT, Extent, Header, Record, Writer, check_place, record
 from services.cli.log.log_options import ExportChoice
 
 _DIGEST: Final = re.compile(rb'"digest":"([^"]+)"')
@@ -52,6 +52,7 @@ async def export(access: LogAccess, path: Path, choice: ExportChoice) -> int:
     """Write the file; raises Failed for a choice that makes no sense."""
     bounds = _bounds(choice, time.time())
     check_pattern(choice.subject)
+    check_place(path)
     async with patience("exporting"), open_log(access) as connection:
         logs = streams(connection)
         writer = Writer(path, await header_of(logs, choice))

@@ -11,6 +11,7 @@ from services.cli.common.command import Commands, Work
 from services.cli.common.installation_options import Directory, LogOptions
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
 from services.cli.log.log_options import ExportChoice, RepairOptions
+from services.cli.shell.choices import DocumentOutput
 
 app = Commands(
     name="log",
@@ -21,14 +22,14 @@ app = Commands(
 
 
 @app.command("verify", epilog="Examples:\n\n\b\nfleetlog log verify\nfleetlog log verify --nats nats://127.0.0.1:4222")
-def verify_log(log: LogOptions) -> Work:
+def verify_log(log: LogOptions, output: DocumentOutput = "") -> Work:
     """Check every message of every stream, and how the facts hang together; ends with 1 when something is wrong.
 
     Works on a running installation and on the files of a stopped one.
     """
     from services.cli.log.verify import verify, verify_installation
 
-    return verify(log.access) if log.nats else verify_installation(log.directory)
+    return verify(log.access, output) if log.nats else verify_installation(log.directory, output)
 
 
 @app.command(

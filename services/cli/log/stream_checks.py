@@ -25,7 +25,7 @@ from services.cli.common.running import Failed
 FACTS_AND_HISTORY: Final = frozenset({"FACTS", "HISTORY"})
 """Their events are checked one by one, beside each other."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_EVENTS: Final = frozenset({"observed", "parked"})
+_EVENTS: Final = frozenset({"observed", "parked", "request"})
 
 
 class _Names(ApiAnswer):
@@ -65,7 +65,7 @@ async def reports(connection: Connection) -> AsyncIterator[StreamReport]:
 
 
 async def _lost(connection: Connection, name: str) -> list[str]:
-    found = await connection.request(f"$JS.API.STREAM.INFO.{name}", timeout=10.0)
+    found = await connection.request(f"{connection.api}.STREAM.INFO.{name}", timeout=10.0)
     info: dict[str, Any] = msgspec.json.decode(found.data)
     if "state" not in info:
         why = (info.get("error") or {}).get("description", "no reason given")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._kit.credentials.access import open_member
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import JSON, ApiError, KubeClient, WatchEvent, resource_path
 from services.cli.common.running import Failed
 
 CONTROL_LABEL: Final = "Karmada"
@@ -19,12 +16,53 @@ CLUSTERS: Final = resource_path("cluster.karmada.io", "v1alpha1", "clusters")
 
 
 class Endpoint(Struct, frozen=True):
-    """One place to ask: its name in the CLUSTER column and its client; without a client `trouble` says why."""
+    """One place to ask: its name in the CLUSTER column and its client."""
 
     name: str
-    client: KubeClient | None
-    trouble: str = ""
+    client: KubeClient
     control: bool = False
+
+
+class ProxiedClient(KubeClient):
+    """A member, reached through the control plane's proxy with the caller's own credentials."""
+
+    def __init__(self, control: KubeClient, name: str) -> None:
+        self._path = proxy_path(name)
+        self._control = control
+        super().__init__(f"{control.server}{self._path}", ssl_context=None, headers={}, limits=control.limits)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Manifest | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 0.0,
+    ) -> bytes:
+        """Send one request and return the answer's bytes; raises as that of the control plane does."""
+        return await self._control.request(
+            method,
+            self._path + path,
+            params=params,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            timeout=timeout,
+        )
+
+    def watch(
+        self, path: str, resource_version: str, *, params: Mapping[str, str] | None = None, accept: str = JSON
+    ) -> AsyncIterator[list[WatchEvent]]:
+        """Stream changes after a resourceVersion; raises as that of the control plane does."""
+        return self._control.watch(self._path + path, resource_version, params=params, accept=accept)
+
+
+def proxy_path(name: str) -> str:
+    """Where the control plane serves the API of a member."""
+    return f"{CLUSTERS}/{name}/proxy"
 
 
 async def clusters(control: KubeClient, wanted: Sequence[str] = ()) -> list[Manifest]:
@@ -45,7 +83,7 @@ async def clusters(control: KubeClient, wanted: Sequence[str] = ()) -> list[Mani
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise Failed(f"clusters don't exist: {','.join(unknown)}; see `karmadactl get clusters`")
-    return [known[name] for name in sorted(wanted or known)]
+    return [known[name] for name in sorted(set(wanted) or known)]
 
 
 async def cluster(control: KubeClient, name: str) -> Manifest:
@@ -58,19 +96,7 @@ async def cluster(control: KubeClient, name: str) -> Manifest:
         raise Failed(f"no cluster object {name} found in the control plane; see `karmadactl get clusters`") from None
 
 
-@asynccontextmanager
-async def open_members(control: KubeClient, members: Sequence[Manifest]) -> AsyncIterator[list[Endpoint]]:
-    """Clients to members, closed afterwards; a member that cannot be opened comes with its trouble."""
-    endpoints = await asyncio.gather(*(_open(control, item) for item in members))
-    try:
-        yield list(endpoints)
-    finally:
-        await asyncio.gather(*(endpoint.client.close() for endpoint in endpoints if endpoint.client is not None))
-
-
-async def _open(control: KubeClient, item: Manifest) -> Endpoint:
-    name = item["metadata"]["name"]
-    try:
-        return Endpoint(name, await open_member(control, item["spec"]))
-    except (ApiError, Unreachable, ValueError) as error:
-        return Endpoint(name, None, str(error))
+async def members(control: KubeClient, wanted: Sequence[str] = ()) -> list[Endpoint]:
+    """The members of a control plane behind its proxy, all or the wanted ones; raises as `clusters` does."""
+    found = await clusters(control, wanted)
+    return [Endpoint(name, ProxiedClient(control, name)) for name in (item["metadata"]["name"] for item in found)]

@@ -6,36 +6,25 @@ Source: docs/sources.md#registration.
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services._rules.constants import CLUSTER_API, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
-from services._rules.names import member_role_name, member_service_account_name
+from services._kit.kube.route import proxy_problem
+from services._rules.constants import CLUSTER_API, NAMESPACE_CLUSTER
+from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
+from services._rules.kubernetes.rbac.service_roles import credential_objects
+from services._rules.names import impersonation_secret_name
 from services.cli.common.karmadactl_options import Traits
 from services.cli.common.running import JoinRefused
+from services.cli.members.member_account import MemberAccess, ensure, system_namespace
 
 Mode = Literal["Push", "Pull"]
-
-_TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
-_LASTING_SECONDS: Final = 365 * 24 * 3600
-
-
-class MemberAccess(Struct, frozen=True, kw_only=True):
-    """How the control plane will reach a member: URL, CA in PEM, and a token or a client certificate with its key."""
-
-    endpoint: str
-    ca_pem: str = ""
-    token: str = ""
-    client_cert: str = ""
-    client_key: str = ""
-    insecure: bool = False
 
 
 def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAccess:
@@ -51,7 +40,15 @@ def access_of_kubeconfig(kubeconfig: Manifest, context: str = "") -> MemberAcces
         client_cert=_inline(user, "client-certificate"),
         client_key=_inline(user, "client-key"),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        proxy=_proxy(cluster.get("proxy-url") or ""),
+        server_name=cluster.get("tls-server-name") or "",
     )
+
+
+def _proxy(url: str) -> str:
+    if url and (problem := proxy_problem(url)):
+        raise JoinRefused(f"the kubeconfig's proxy-url {problem}")
+    return url
 
 
 def kubeconfig_of(access: MemberAccess, name: str) -> Manifest:
@@ -61,6 +58,10 @@ def kubeconfig_of(access: MemberAccess, name: str) -> Manifest:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca_pem.encode()).decode()
     if access.insecure:
         cluster["insecure-skip-tls-verify"] = True
+    if access.proxy:
+        cluster["proxy-url"] = access.proxy
+    if access.server_name:
+        cluster["tls-server-name"] = access.server_name
     user: Manifest = {"token": access.token} if access.token else {}
     if not access.token and access.client_cert:
         user["client-certificate-data"] = base64.b64encode(access.client_cert.encode()).decode()
@@ -107,103 +108,6 @@ def _file(path: str) -> str:
         return file.read()
 
 
-async def ensure(client: KubeClient, path: str, manifest: Manifest) -> Manifest:
-    """Create an object unless it is there; the object as it stands."""
-    try:
-        return await client.create(path, manifest)
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
-        return await client.get(f"{path}/{manifest['metadata']['name']}")
-
-
-async def cluster_id(member: KubeClient) -> str:
-    """Identity of a member: the uid of its kube-system namespace."""
-    namespace = await member.get(resource_path("", "v1", "namespaces", "", "kube-system"))
-    return str(namespace["metadata"]["uid"])
-
-
-def _namespace(name: str) -> Manifest:
-    labels = {SYSTEM_LABEL: LABEL_TRUE}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-async def member_identity(
-    member: KubeClient, name: str, access: MemberAccess, namespace: str = NAMESPACE_CLUSTER
-) -> MemberAccess:
-    """A service account of ours in the member with every right, and a token for it.
-
-    Where the member issues no tokens, or none that it accepts for a year, the kubeconfig's own credentials (if it has
-    any) are kept.
-    """
-    account = member_service_account_name(name)
-    role = member_role_name(account)
-    metadata = {"name": account, "namespace": namespace}
-    await ensure(member, resource_path("", "v1", "namespaces"), _namespace(namespace))
-    accounts = resource_path("", "v1", "serviceaccounts", namespace)
-    await ensure(member, accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    rbac = "rbac.authorization.k8s.io"
-    rules = [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-        {"nonResourceURLs": ["*"], "verbs": ["get"]},
-    ]
-    await ensure(
-        member,
-        resource_path(rbac, "v1", "clusterroles"),
-        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules},
-    )
-    await ensure(
-        member,
-        resource_path(rbac, "v1", "clusterrolebindings"),
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": role},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-        },
-    )
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": _TOKEN_SECONDS},
-    }
-    try:
-        issued = await member.create(f"{accounts}/{account}/token", request)
-    except ApiError:
-        return access
-    ours = MemberAccess(
-        endpoint=access.endpoint,
-        ca_pem=access.ca_pem,
-        token=issued["status"]["token"],
-        insecure=access.insecure,
-    )
-    if not access.token and not access.client_cert:
-        return ours
-    lasting = _lifetime(issued["status"].get("expirationTimestamp", "")) >= _LASTING_SECONDS
-    return ours if lasting and await _accepted(ours) else access
-
-
-def _lifetime(expires: str) -> float:
-    """Seconds until an RFC 3339 time; 0 where it is none. Servers may grant less than was asked."""
-    try:
-        return (datetime.fromisoformat(expires) - datetime.now(UTC)).total_seconds()
-    except ValueError:
-        return 0.0
-
-
-async def _accepted(access: MemberAccess) -> bool:
-    """Whether the member takes a token it issued: keys of issuing and checking are separate settings of a server."""
-    client = KubeClient.from_token(access.endpoint, access.token, ca_pem=access.ca_pem, insecure=access.insecure)
-    try:
-        await cluster_id(client)
-    except ApiError:
-        return False
-    finally:
-        await client.close()
-    return True
-
-
 async def join(
     control: KubeClient,
     name: str,
@@ -215,7 +119,7 @@ async def join(
     namespace: str = NAMESPACE_CLUSTER,
     reuse: bool = False,
 ) -> None:
-    """Write the Cluster object of a member, and the Secret for reaching it; a pull member works without one.
+    """Write the Cluster object of a member, and the Secrets for reaching it; a pull member works without them.
 
     Raises JoinRefused when a cluster of this name or identity is a member already (unless `reuse`).
     """
@@ -226,16 +130,22 @@ async def join(
             raise JoinRefused(f"cluster {name} is a member already; unjoin it first or choose another name")
         if other != name and identity and cluster["spec"].get("id") == identity:
             raise JoinRefused(f"this cluster is a member already, under the name {other}")
-    await ensure(control, resource_path("", "v1", "namespaces"), _namespace(namespace))
+    await ensure(control, resource_path("", "v1", "namespaces"), system_namespace(namespace))
     spec: Manifest = {"syncMode": mode}
     if identity:
         spec["id"] = identity
     if access is not None:
-        await _write_secret(control, name, access, namespace)
+        if namespace != NAMESPACE_CLUSTER:
+            await _let_services_read(control, namespace)
+        await _write_secrets(control, name, access, namespace)
         spec["apiEndpoint"] = access.endpoint
         spec["secretRef"] = {"namespace": namespace, "name": name}
         if access.insecure:
             spec["insecureSkipTLSVerification"] = True
+        if access.proxy:
+            spec["proxyURL"] = access.proxy
+        if access.impersonator:
+            spec["impersonatorSecretRef"] = {"namespace": namespace, "name": impersonation_secret_name(name)}
     reached = dict(spec)
     for field, value in (("provider", traits.provider), ("region", traits.region), ("zones", list(traits.zones))):
         if value:
@@ -246,7 +156,8 @@ async def join(
     except ApiError as error:
         if error.reason != "AlreadyExists" or not reuse:
             raise
-        reached.setdefault("insecureSkipTLSVerification", None)
+        for field in ("insecureSkipTLSVerification", "proxyURL", "impersonatorSecretRef"):
+            reached.setdefault(field, None)
         del reached["syncMode"]
         joined = await control.patch(f"{clusters}/{name}", {"spec": reached})
     if access is None:
@@ -259,17 +170,31 @@ async def join(
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    secret = resource_path("", "v1", "secrets", namespace, name)
-    await control.patch(secret, {"metadata": {"ownerReferences": [owner]}})
+    for secret in (name, *((impersonation_secret_name(name),) if access.impersonator else ())):
+        path = resource_path("", "v1", "secrets", namespace, secret)
+        await control.patch(path, {"metadata": {"ownerReferences": [owner]}})
 
 
-async def _write_secret(control: KubeClient, name: str, access: MemberAccess, namespace: str) -> None:
+async def _let_services_read(control: KubeClient, namespace: str) -> None:
+    """Give the services that reach members the right to read the credentials in another namespace than the usual."""
+    for manifest in credential_objects(namespace):
+        await ensure(control, resource_path(RBAC, "v1", f"{manifest['kind'].lower()}s", namespace), manifest)
+
+
+async def _write_secrets(control: KubeClient, name: str, access: MemberAccess, namespace: str) -> None:
     data = {
         "token": access.token,
         "caBundle": access.ca_pem,
         "clientCert": access.client_cert if not access.token else "",
         "clientKey": access.client_key if not access.token else "",
+        "tlsServerName": access.server_name,
     }
+    await _write_secret(control, name, data, namespace)
+    if access.impersonator:
+        await _write_secret(control, impersonation_secret_name(name), {"token": access.impersonator}, namespace)
+
+
+async def _write_secret(control: KubeClient, name: str, data: Mapping[str, str], namespace: str) -> None:
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items() if value}
     manifest = {
         "apiVersion": "v1",
@@ -281,4 +206,6 @@ async def _write_secret(control: KubeClient, name: str, access: MemberAccess, na
     secrets = resource_path("", "v1", "secrets", namespace)
     existing = await ensure(control, secrets, manifest)
     if existing.get("data") != encoded:
-        await control.patch(f"{secrets}/{name}", {"data": encoded})
+        # A key that is not there any more goes, too.
+        gone = dict.fromkeys(set(existing.get("data") or ()) - set(encoded))
+        await control.patch(f"{secrets}/{name}", {"data": {**gone, **encoded}})

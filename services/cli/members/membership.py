@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._rules.constants import NAMESPACE_SYSTEM
-from services.cli.common.control_plane import client_of, open_control, read_kubeconfig
+from services._rules.proxying.impersonator_rights import IMPERSONATOR
+from services.cli.common.control_plane import Control, client_of, open_control, read_kubeconfig
 from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
 from services.cli.common.running import Failed, complain, patience
 from services.cli.members.clusters import clusters
-from services.cli.members.join import MemberAccess, access_of_kubeconfig, cluster_id, join, member_identity
-from services.cli.members.member_options import JoinOptions
+from services.cli.members.join import access_of_kubeconfig, join
+from services.cli.members.member_account import MemberAccess, cluster_id, member_identity
+from services.cli.members.member_options import Acting, JoinOptions
 
 LONGEST_NAME: Final = 48
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -84,6 +87,17 @@ async def open_member_file(file: MemberFile) -> AsyncIterator[tuple[KubeClient, 
         await member.close()
 
 
+@asynccontextmanager
+async def open_acting(target: ControlPlaneOptions, acting: Acting) -> AsyncIterator[Control]:
+    """The control plane, asked in the name that the options say; raises Failed for a name that is not whole."""
+    if not acting.user and (acting.groups or acting.uid):
+        raise Failed("--karmada-as-group and --karmada-as-uid belong to --karmada-as: say the user, too")
+    async with open_control(target) as control:
+        if acting.user:
+            control.client.act_as(acting.user, acting.groups, acting.uid)
+        yield control
+
+
 async def join_member(target: ControlPlaneOptions, name: str, options: JoinOptions) -> int:
     """Join a cluster and say so; raises Failed and JoinRefused before anything is written where it cannot be."""
     check_name(name)
@@ -91,7 +105,7 @@ async def join_member(target: ControlPlaneOptions, name: str, options: JoinOptio
         complain(f"warning: {options.namespace} holds the control plane itself; another --cluster-namespace is better")
     async with (
         patience(f"joining {name}"),
-        open_control(target) as control,
+        open_acting(target, options.acting) as control,
         open_member_file(options.file) as (member, access),
     ):
         identity = await member_id(member, options.file)
@@ -99,11 +113,16 @@ async def join_member(target: ControlPlaneOptions, name: str, options: JoinOptio
         if options.dry_run:
             print(f"cluster({name}) would be joined (dry run)")
             return 0
+        if urlsplit(access.proxy).password:
+            complain(
+                "warning: the proxy-url of the kubeconfig holds a password, which goes into spec.proxyURL of the "
+                "Cluster; all who may read Clusters see it"
+            )
         ours = await member_identity(member, name, access, options.namespace)
-        if not ours.token and not ours.client_cert:
-            raise Failed(
-                f"the cluster issues no tokens and {options.file.path} holds neither token nor certificate; "
-                "use a kubeconfig with one of them"
+        if not ours.impersonator:
+            complain(
+                f"warning: {name} issues no token for its account {options.namespace}/{IMPERSONATOR}: requests of "
+                "people cannot be passed on to it (clusters/proxy)"
             )
         await join(control.client, name, ours, identity, options.traits, namespace=options.namespace)
     print(f"cluster({name}) is joined successfully")

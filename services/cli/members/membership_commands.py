@@ -1,4 +1,4 @@
-"""The commands `karmadactl join`, `unjoin` and `unregister`: who is a member."""
+"""The commands `karmadactl join` and `unjoin`: who is a member."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ def join(name: ClusterName, options: JoinOptions, target: ControlPlaneOptions) -
 
     if options.mode == "pull":
         return join_pull_member(target, name, options)
-    if options.mode != "push":
-        raise typer.BadParameter(f"push or pull, not {options.mode!r}", param_hint="--mode")
     if not options.file.path:
         raise typer.BadParameter(
             "needed for push: the control plane has to reach it", param_hint="--cluster-kubeconfig"
@@ -40,16 +38,6 @@ def join(name: ClusterName, options: JoinOptions, target: ControlPlaneOptions) -
     return join_member(target, name, options)
 
 
-@app.command(
-    "unregister",
-    help="Remove a pull member: its agent withdraws its copies, then its entry goes and the agent is cut off.",
-    epilog="""Examples:
-
-\b
-karmadactl unregister member3 --wait 2m
-karmadactl unregister member3 --nats-auth /etc/fleetlog/nats-auth
-""",
-)
 @app.command(
     "unjoin",
     help="Remove a member: its copies are withdrawn first, then its entry, its credentials and its agent's identity.",
@@ -60,8 +48,8 @@ karmadactl unjoin member1
 karmadactl unjoin member1 --cluster-kubeconfig ~/.kube/member1.config --wait 2m
 """,
 )
-def leave(ctx: typer.Context, name: ClusterName, options: LeaveOptions, target: ControlPlaneOptions) -> Work:
-    """Remove a member; `unregister` takes pull members only."""
+def unjoin(name: ClusterName, options: LeaveOptions, target: ControlPlaneOptions) -> Work:
+    """Remove a member of either mode."""
     from services.cli.members.unjoin import unjoin_member
 
-    return unjoin_member(target, name, options, pull_only=ctx.info_name == "unregister")
+    return unjoin_member(target, name, options)

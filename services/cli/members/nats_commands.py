@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from services.cli.common.command import Commands, Work
-from services.cli.common.installation_options import Directory, NewDirectory, control
+from services.cli.common.installation_options import Directory, control
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.shell.choices import PlainOutput
 
 if TYPE_CHECKING:
+    from services.cli.members.signing import Grants
     from services.cli.nats.authority import Authority
 
 app = Commands(
@@ -51,40 +53,44 @@ def _place(out: Path | None, directory: Path) -> Path:
 \b
 fleetlog nats init --nats nats://n1:4222,nats://n2:4222,nats://n3:4222
 fleetlog nats init --out /etc/fleetlog/nats-auth --nats tls://nats.example:4222 --resolver-dir /data/jwt
+fleetlog nats init --observer             # with the keys or the installation that are there: who only reads
 nats-server -c nats.conf                  # whose last line is: include nats-auth/accounts.conf
 FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
 """,
 )
 def init(
-    nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")],
+    nats: Annotated[str, typer.Option("--nats", help="URLs of the servers, for services, commands and agents.")] = "",
     out: Annotated[Path | None, _OUT] = None,
-    directory: NewDirectory = DEFAULT_DIRECTORY,
+    directory: Directory = DEFAULT_DIRECTORY,
     resolver_dir: Annotated[
         Path | None, typer.Option("--resolver-dir", help="Where servers keep accounts; below --out if empty.")
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the operator.")] = "fleetlog",
-) -> None:
-    """Make an operator with accounts for the hub and the system, and write what the servers and the services need."""
-    from services.cli.nats import authority
+    observer: Annotated[
+        bool, typer.Option("--observer", help="Also an identity that reads the log and writes nothing.")
+    ] = False,
+) -> Work:
+    """Make an operator with accounts for the hub and the system, and write what the servers and the services need.
 
-    place = _place(out, directory)
-    made = authority.create(place, nats, resolver_dir or place / "resolver", name)
-    print(f"""Keys of the operator are in {place}; who has them decides who may talk to the log.
-  {authority.CONFIG:14} include it in the configuration of every server, then start or restart them
-  {authority.HUB_CREDS:14} for the services: FLEETLOG_NATS_CREDS={made.hub_creds}
-  operator.nk    nothing here needs it again; put it away
-From now on `karmadactl join NAME --mode pull --nats-auth {place}` lets agents in, and unjoin ends them.""")
+    With --observer and keys that are there already, or in an installation of `fleetlog up`, only the observer is added.
+    """
+    from services.cli.nats import observer_identity
+
+    return observer_identity.init(
+        _place(out, directory), directory, nats, resolver_dir=resolver_dir, name=name, observer=observer
+    )
 
 
 @app.command("agents", epilog="Example:\n\nfleetlog nats agents --out /etc/fleetlog/nats-auth")
-def agents(keys: KeysOptions) -> None:
+def agents(keys: KeysOptions, output: PlainOutput = "") -> None:
     """List the agents that were let in: cluster, account, user, and when."""
     from services.cli.common.moments import stamp
+    from services.cli.common.printing import render, table
 
     authority, _ = keys.authority()
-    print(f"{'CLUSTER':20} {'SINCE':24} {'ACCOUNT':56} USER")
-    for cluster, issued in sorted(authority.book().agents.items()):
-        print(f"{cluster:20} {stamp(issued.at):24} {issued.account} {issued.user}")
+    rows = [(name, stamp(one.at), one.account, one.user) for name, one in sorted(authority.book().agents.items())]
+    names = ("cluster", "since", "account", "user")
+    render(output, lambda: [dict(zip(names, row, strict=True)) for row in rows], lambda: table(names, rows))
 
 
 @app.command(
@@ -115,6 +121,7 @@ def revoke(
 \b
 fleetlog nats sign --kubeconfig cp.yaml --out /etc/fleetlog/nats-auth     # runs until it is stopped
 fleetlog nats sign --once                                                # those that wait now
+fleetlog nats sign --dir .fleetlog                                       # for an installation of `fleetlog up`
 """,
 )
 def sign(
@@ -127,4 +134,16 @@ def sign(
     """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
     from services.cli.members import signing
 
-    return signing.sign(control(keys.directory, kubeconfig), *keys.authority(nats), once=once)
+    return signing.sign(control(keys.directory, kubeconfig), _grants(keys, nats), once=once)
+
+
+def _grants(keys: KeysOptions, nats: str) -> Grants:
+    """By the operator's keys where there are some, else by the configuration of an installation's own server."""
+    from services.cli.common.layout import Layout
+    from services.cli.members.signing import InstallationGrants, OperatorGrants
+
+    layout = Layout(keys.directory)
+    installation = layout.load() if keys.out is None and not _place(None, keys.directory).is_dir() else None
+    if installation is None or installation.nats_url:
+        return OperatorGrants(*keys.authority(nats))
+    return InstallationGrants(layout, nats or installation.log_url)

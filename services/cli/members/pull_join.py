@@ -11,15 +11,18 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from services._kit.base.private_files import private_text
 from services._rules.identity.accounts import AgentIdentity, accounts_config
-from services.cli.common.control_plane import kubeconfig_path, open_control
+from services.cli.common.control_plane import kubeconfig_path
 from services.cli.common.karmadactl_options import ControlPlaneOptions, Signing
 from services.cli.common.layout import CONTROL, Installation, Layout
 from services.cli.common.running import Failed, patience
-from services.cli.members.join import join, member_identity, save_kubeconfig
-from services.cli.members.member_options import REPORTS, JoinOptions
-from services.cli.members.membership import check_name, check_new, member_id, open_member_file
+from services.cli.members.join import join, save_kubeconfig
+from services.cli.members.member_account import member_identity
+from services.cli.members.member_options import CREDENTIALS, IMPERSONATOR, NOTHING, REPORTS, JoinOptions
+from services.cli.members.membership import check_name, check_new, member_id, open_acting, open_member_file
 from services.cli.nats.account_claims import admit_here, expel, reachable
 from services.cli.nats.authority import DIRECTORY, Authority
 from services.cli.nats.nkeys import new_seed, public_key
@@ -27,6 +30,8 @@ from services.cli.nats.server_identities import admit, changed, server_pid, with
 
 CREDS: Final = "agent.creds"
 """File with the identity of an agent whose account was signed."""
+SEED: Final = "nkey.seed"
+"""File with the identity of an agent whose key alone lets it in."""
 _PASSWORD: Final = "the password of the services"
 
 
@@ -56,13 +61,12 @@ def authority_of(target: ControlPlaneOptions, signing: Signing) -> tuple[Authori
 async def join_pull_member(target: ControlPlaneOptions, name: str, options: JoinOptions) -> int:
     """Enter a pull member, give its agent an identity and say how to start it; raises Failed and JoinRefused."""
     check_name(name)
-    if options.report_secrets not in REPORTS:
-        raise Failed(f"--report-secrets is {' or '.join(REPORTS)}, not {options.report_secrets!r}")
+    reports = _reports(options.report_secrets)
     layout = installation_of(target)
     signed = authority_of(target, options.signing)
     ours = layout is not None and signed is None and not _installation(layout).nats_url
     place = layout.agent(name) if layout is not None and ours else _place(options.agent_dir or f"{name}-agent")
-    async with patience(f"joining {name}"), open_control(target) as control:
+    async with patience(f"joining {name}"), open_acting(target, options.acting) as control:
         access, identity = None, ""
         if signed is not None:
             await reachable(*signed)
@@ -79,7 +83,9 @@ async def join_pull_member(target: ControlPlaneOptions, name: str, options: Join
             return 0
         if access is not None:
             save_kubeconfig(place / "member.kubeconfig", access, name)
-        reported = access if options.report_secrets == REPORTS[0] else None
+        reported = access if CREDENTIALS in reports else None
+        if reported is not None and IMPERSONATOR not in reports:
+            reported = msgspec.structs.replace(reported, impersonator="")
         await join(control.client, name, reported, identity, options.traits, mode="Pull", namespace=options.namespace)
         if signed is not None:
             authority, url = signed
@@ -89,11 +95,26 @@ async def join_pull_member(target: ControlPlaneOptions, name: str, options: Join
             await admit(layout, name)
             steps = _of_installation(layout, name)
         else:
-            private_text(place / "nkey.seed", new_seed("user"))
+            private_text(place / SEED, new_seed("user"))
             steps = _elsewhere(layout, name, place)
     print(f"cluster({name}) is joined successfully")
     print(steps, end="")
     return 0
+
+
+def _reports(asked: tuple[str, ...]) -> tuple[str, ...]:
+    """What the control plane gets of a member; raises Failed for words that mean nothing together."""
+    reports = asked or (CREDENTIALS,)
+    unknown = [word for word in reports if word not in REPORTS]
+    if unknown:
+        raise Failed(f"--report-secrets is {', '.join(REPORTS[:-1])} or {REPORTS[-1]}, not {', '.join(unknown)}")
+    if NOTHING in reports and len(reports) > 1:
+        raise Failed(f"--report-secrets: {NOTHING} stands alone")
+    if reports == (IMPERSONATOR,):
+        raise Failed(
+            f"--report-secrets: {IMPERSONATOR} needs {CREDENTIALS}, too: the address of the member goes with it"
+        )
+    return reports
 
 
 def _place(directory: str) -> Path:
@@ -120,7 +141,7 @@ def _of_installation(layout: Layout, name: str) -> str:
 
 def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
     """What is left to do where the log's server is not ours, which was not changed."""
-    key = public_key((place / "nkey.seed").read_text(encoding="utf-8"))
+    key = public_key((place / SEED).read_text(encoding="utf-8"))
     agents, url = {name: key}, "nats://HOST:4222"
     if layout is not None:
         with changed(layout) as installation:
@@ -135,8 +156,8 @@ def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
     )
 
 
-def start_agent(name: str, place: Path, url: str) -> str:
-    """How to start an agent whose files are in a directory."""
+def start_agent(name: str, place: Path, url: str, requests: str = "") -> str:
+    """How to start an agent whose files are in a directory; `requests` of people are those that it answers."""
     kubeconfig = place / "member.kubeconfig"
     settings = {
         "FLEETLOG_NATS_URL": url,
@@ -144,6 +165,7 @@ def start_agent(name: str, place: Path, url: str) -> str:
         "FLEETLOG_AGENT_CLUSTER": name,
         "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig) if kubeconfig.exists() else "KUBECONFIG-OF-THE-MEMBER",
         "FLEETLOG_AGENT_DATA_DIR": str(place / "known"),
+        **({"FLEETLOG_AGENT_REQUESTS": requests} if requests else {}),
     }
     lines = [f"  {key}={shlex.quote(value)} \\" for key, value in settings.items()]
     return "Start its agent beside the member (the two files may be moved there):\n" + "\n".join(
@@ -155,7 +177,7 @@ def _identity(place: Path) -> dict[str, str]:
     """The setting that names the agent's identity."""
     if (place / CREDS).exists():
         return {"FLEETLOG_NATS_CREDS": str(place / CREDS)}
-    return {"FLEETLOG_NATS_NKEY_FILE": str(place / "nkey.seed")}
+    return {"FLEETLOG_NATS_NKEY_FILE": str(place / SEED)}
 
 
 async def dismiss_agent(target: ControlPlaneOptions, name: str, signing: Signing) -> str:

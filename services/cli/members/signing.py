@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -19,19 +20,67 @@ from services._rules.constants import CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
 from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
+from services.cli.common.layout import CONTROL, Layout
 from services.cli.common.running import Failed, complain
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name
 from services.cli.nats.account_claims import admit, reachable
 from services.cli.nats.authority import Authority
+from services.cli.nats.server_identities import admit_key
 
 REQUESTS: Final = resource_path("certificates.k8s.io", "v1", "certificatesigningrequests")
-TRAITS: Final = ("id", "provider", "region", "zones")
+TRAITS: Final = ("id", "provider", "region", "zones", "apiEndpoint", "proxyURL")
 """Fields of a Cluster that a request may say, as annotations."""
 TRAIT_PREFIX: Final = "fleetlog.io/cluster-"
 REQUEST_ANNOTATION: Final = "fleetlog.io/registered-by"
 _AGAIN: Final = (409, 410, 500, 503)
 _PAUSE: Final = 2.0
+
+
+class Grants(Protocol):
+    """Who lets agents in at the log's servers; `url` is theirs."""
+
+    url: str
+
+    async def check(self) -> None:
+        """Raises Failed while the servers could not be told."""
+        ...
+
+    async def admit(self, cluster: str, user: str) -> str:
+        """Let the agent with this public key in; the token it needs beside its key, empty for none. Raises Failed."""
+        ...
+
+
+class OperatorGrants:
+    """Accounts signed with an operator's keys."""
+
+    def __init__(self, authority: Authority, url: str) -> None:
+        self._authority = authority
+        self.url = url
+
+    async def check(self) -> None:
+        """Raises Failed while the servers are not reached."""
+        await reachable(self._authority, self.url)
+
+    async def admit(self, cluster: str, user: str) -> str:
+        """Sign an account, hand it to the servers; the token of the user."""
+        return await admit(self._authority, self.url, cluster, user)
+
+
+class InstallationGrants:
+    """Accounts in the configuration of the server that `fleetlog up` runs: the key alone lets an agent in."""
+
+    def __init__(self, layout: Layout, url: str) -> None:
+        self._layout = layout
+        self.url = url
+
+    async def check(self) -> None:
+        """An installation that does not run is told by its files."""
+
+    async def admit(self, cluster: str, user: str) -> str:
+        """Enter the key into the server's configuration, and wait until the server has read it."""
+        await admit_key(self._layout, cluster, user)
+        return ""
 
 
 class Wanted(Struct, frozen=True):
@@ -76,17 +125,31 @@ def user_key(raw: bytes) -> str:
     return base64.b32encode(body + nkeys.crc16_checksum(body)).decode().rstrip("=")
 
 
-async def sign(target: ControlPlaneOptions, authority: Authority, url: str, *, once: bool = False) -> int:
-    """Answer requests until asked to stop; with `once` those that wait now."""
+async def answer_agents(layout: Layout) -> int:
+    """Answer those that ask an installation's own control plane, beside everything else that runs."""
+    installation = layout.load()
+    assert installation is not None
+    grants = InstallationGrants(layout, installation.log_url)
+    return await sign(ControlPlaneOptions(str(layout.kubeconfig(CONTROL))), grants, ready=lambda: None)
+
+
+def _say_ready() -> None:
+    print("ready", flush=True)
+
+
+async def sign(
+    target: ControlPlaneOptions, grants: Grants, *, once: bool = False, ready: Callable[[], None] = _say_ready
+) -> int:
+    """Answer requests until asked to stop; with `once` those that wait now. Calls `ready` where it begins to listen."""
     async with open_control(target) as control:
         while True:
             try:
-                revision = await answer_all(control.client, authority, url)
+                revision = await answer_all(control.client, grants)
                 if once:
                     return 0
-                print("ready", flush=True)
+                ready()
                 async for _ in control.client.watch(REQUESTS, revision):
-                    await answer_all(control.client, authority, url)
+                    await answer_all(control.client, grants)
             except Unreachable as error:
                 complain(f"the control plane is away, looking again: {error}")
                 await asyncio.sleep(_PAUSE)
@@ -98,18 +161,18 @@ async def sign(target: ControlPlaneOptions, authority: Authority, url: str, *, o
                     raise
 
 
-async def answer_all(client: KubeClient, authority: Authority, url: str) -> str:
+async def answer_all(client: KubeClient, grants: Grants) -> str:
     """Answer every request that waits; the revision up to which was looked. Raises Failed when servers are away."""
     listed = await client.get(f"{REQUESTS}?fieldSelector=spec.signerName%3D{rules.AGENT_SIGNER.replace('/', '%2F')}")
     for request in listed.get("items") or ():
         decided = (request.get("status") or {}).get("conditions")
         if decided or rules.TOKEN_ANNOTATION in (request["metadata"].get("annotations") or {}):
             continue
-        await _answer(client, authority, url, request)
+        await _answer(client, grants, request)
     return str(listed["metadata"]["resourceVersion"])
 
 
-async def _answer(client: KubeClient, authority: Authority, url: str, request: Manifest) -> None:
+async def _answer(client: KubeClient, grants: Grants, request: Manifest) -> None:
     name = request["metadata"]["name"]
     try:
         asked = wanted(request)
@@ -117,14 +180,14 @@ async def _answer(client: KubeClient, authority: Authority, url: str, request: M
         await _decide(client, request, "Denied", str(error))
         return
     # Nothing is entered that could not be finished.
-    await reachable(authority, url)
+    await grants.check()
     try:
         await _enter(client, asked.cluster, request)
     except Failed as error:
         await _decide(client, request, "Denied", str(error))
         return
-    token = await admit(authority, url, asked.cluster, asked.user)
-    annotations = {rules.TOKEN_ANNOTATION: token, rules.URL_ANNOTATION: url}
+    token = await grants.admit(asked.cluster, asked.user)
+    annotations = {rules.TOKEN_ANNOTATION: token, rules.URL_ANNOTATION: grants.url}
     await client.patch(f"{REQUESTS}/{name}", {"metadata": {"annotations": annotations}})
     await _decide(client, request, "Approved", f"the agent of {asked.cluster} is let in")
     complain(f"{asked.cluster}: its agent is let in, asked for by {request['spec'].get('username')}")
@@ -153,7 +216,11 @@ async def _enter(client: KubeClient, cluster: str, request: Manifest) -> None:
             CLUSTERS, {"apiVersion": CLUSTER_API, "kind": "Cluster", "metadata": metadata, "spec": spec}
         )
     except ApiError as error:
-        if error.status not in (409, 422):
+        if error.status == 409:
+            # Another one answers, too, and was first.
+            await _enter(client, cluster, request)
+            return
+        if error.status != 422:
             raise
         raise Failed(f"cluster {cluster} cannot be entered: {error.message}") from None
 

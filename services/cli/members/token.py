@@ -17,7 +17,7 @@ from services._rules.identity import bootstrap_tokens as rules
 from services.cli.common.control_plane import kubeconfig_path, open_control, read_kubeconfig
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.moments import seconds_of, stamp
-from services.cli.common.printing import table
+from services.cli.common.printing import render, table
 from services.cli.common.running import Failed, complain
 from services.cli.members.join import access_of_kubeconfig
 from services.cli.members.member_options import TokenOptions
@@ -67,8 +67,8 @@ async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
     return 0
 
 
-async def show(target: ControlPlaneOptions) -> int:
-    """Print the tokens that there are; a Secret that holds none is reported and left out."""
+async def show(target: ControlPlaneOptions, output: str = "") -> int:
+    """Print the tokens that there are, as a table, JSON or YAML; a Secret that holds none is reported and left out."""
     async with open_control(target) as control:
         found = await _all(control.client)
     now = time.time()
@@ -87,7 +87,8 @@ async def show(target: ControlPlaneOptions) -> int:
                 ",".join(token.groups),
             )
         )
-    print(table(headers, rows), end="")
+    names = ("token", "ttl", "expires", "usages", "description", "extraGroups")
+    render(output, lambda: [dict(zip(names, row, strict=True)) for row in rows], lambda: table(headers, rows))
     return 0
 
 

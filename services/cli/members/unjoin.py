@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import AsyncExitStack
 
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.constants import CLUSTER_FINALIZER
-from services._rules.names import (
-    execution_namespace,
-    impersonation_secret_name,
-    member_role_name,
-    member_service_account_name,
-)
-from services.cli.common.control_plane import open_control, read_kubeconfig
-from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
+from services._rules.names import execution_namespace, impersonation_secret_name
+from services.cli.common.control_plane import open_control
+from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, NotReady, complain, patience
 from services.cli.common.waiting import wait_until
+from services.cli.members.cleanup import clean_by_file, clean_by_itself, delete, stored_access
 from services.cli.members.clusters import CLUSTERS, cluster
 from services.cli.members.member_options import LeaveOptions
-from services.cli.members.membership import open_member_file
 from services.cli.members.pull_join import dismiss_agent
-
-_RBAC = "rbac.authorization.k8s.io"
 
 
 async def unjoin_member(
@@ -30,13 +23,14 @@ async def unjoin_member(
 ) -> int:
     """Remove a member and say so; raises Failed when it is none, or is not empty in time and `force` is not given.
 
-    A pull member's agent empties it first, and is cut off from the log afterwards.
+    A pull member's agent empties it first, and is cut off from the log afterwards. What joining made in the member is
+    removed, too; where it cannot be, the answer says what stays.
     """
     seconds = seconds_of(options.wait, "--wait")
     if seconds <= 0:
         raise Failed("--wait must be longer than nothing")
-    async with open_control(target) as control:
-        client = control.client
+    async with AsyncExitStack() as stack:
+        client = (await stack.enter_async_context(open_control(target))).client
         item = await cluster(client, name)
         pull = item["spec"].get("syncMode") == "Pull"
         if pull_only and not pull:
@@ -44,6 +38,10 @@ async def unjoin_member(
         if options.dry_run:
             print(f"cluster({name}) would be unjoined (dry run)")
             return 0
+        # Its Secret goes with it.
+        member = await stored_access(client, item["spec"])
+        if isinstance(member, KubeClient):
+            stack.push_async_callback(member.close)
         async with patience(f"waiting until {name} has let go of everything"):
             await delete(client, f"{CLUSTERS}/{name}")
             try:
@@ -61,9 +59,11 @@ async def unjoin_member(
             await delete(
                 client, resource_path("", "v1", "secrets", reference.get("namespace") or options.namespace, secret)
             )
-    left = await dismiss_agent(target, name, options.signing) if pull else ""
-    if options.file.path:
-        await _clean_member(name, options)
+        left = await dismiss_agent(target, name, options.signing) if pull else ""
+        if options.file.path:
+            await clean_by_file(name, options)
+        elif stays := await clean_by_itself(name, options.namespace, member):
+            complain(stays)
     print(f"cluster({name}) is unjoined successfully")
     print(left, end="")
     return 0
@@ -77,15 +77,6 @@ async def _present(client: KubeClient, name: str) -> str:
             return ""
         raise
     return "it is still there"
-
-
-async def delete(client: KubeClient, path: str) -> None:
-    """Delete an object; one that is gone already is fine."""
-    try:
-        await client.delete(path)
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 async def _let_go(client: KubeClient, name: str) -> None:
@@ -106,26 +97,3 @@ async def _let_go(client: KubeClient, name: str) -> None:
     except ApiError as error:
         if error.status != 404:
             raise
-
-
-async def _clean_member(name: str, options: LeaveOptions) -> None:
-    """Remove our identity from the member; raises Failed unless `force`, which only warns."""
-    contexts = [entry.get("name") for entry in read_kubeconfig(Path(options.file.path)).get("contexts") or ()]
-    file = options.file
-    chosen = file if file.context or name not in contexts else MemberFile(file.path, name)
-    account = member_service_account_name(name)
-    role = member_role_name(account)
-    async with open_member_file(chosen) as (member, _):
-        for path in (
-            resource_path(_RBAC, "v1", "clusterrolebindings", "", role),
-            resource_path(_RBAC, "v1", "clusterroles", "", role),
-            resource_path("", "v1", "serviceaccounts", options.namespace, account),
-            resource_path("", "v1", "serviceaccounts", options.namespace, "karmada-impersonator"),
-            resource_path("", "v1", "namespaces", "", options.namespace),
-        ):
-            try:
-                await delete(member, path)
-            except (ApiError, Unreachable) as error:
-                if not options.force:
-                    raise Failed(f"cluster {name} is unjoined, but its {path} could not be removed: {error}") from None
-                complain(f"warning: {path} of the member could not be removed: {error}")

@@ -69,9 +69,23 @@ async def admit(authority: Authority, url: str, cluster: str, user: str) -> str:
     async with opened(url, authority.system_creds) as system:
         if cluster in authority.book().agents:
             await _expel(authority, system, cluster)
+        if hub := authority.hub_claims():
+            await _hand(system, UPDATE_SUBJECT, hub)
+            authority.hub_claims_taken()
         admission = authority.admit(cluster, user)
         await _hand(system, UPDATE_SUBJECT, admission.claims)
     return admission.user_token
+
+
+async def hand_over_observer(authority: Authority, url: str) -> str:
+    """Issue the account of observers and hand it to the servers; their credentials. Raises Failed."""
+    async with opened(url, authority.system_creds) as system:
+        observation = authority.observe()
+        await _hand(system, UPDATE_SUBJECT, observation.hub)
+        await _hand(system, UPDATE_SUBJECT, observation.claims)
+        if observation.superseded:
+            await _hand(system, DELETE_SUBJECT, observation.superseded)
+    return observation.creds
 
 
 async def admit_here(authority: Authority, url: str, cluster: str, creds: Path) -> Path:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from services._kit.base.private_files import private_json, private_text
 from services._rules.identity import account_tokens as tokens
+from services._rules.identity.accounts import OBSERVER_USER, agent_exports, observer_exports
 from services.cli.common.running import Failed
 from services.cli.nats.nkeys import key_of, new_key, new_seed, read_key
 
@@ -26,13 +27,14 @@ DIRECTORY: Final = "nats-auth"
 """Name of the directory below an installation's."""
 HUB_CREDS: Final = "hub.creds"
 SYSTEM_CREDS: Final = "system.creds"
+OBSERVER_CREDS: Final = "observer.creds"
 CONFIG: Final = "accounts.conf"
 _ISSUED: Final = "issued.json"
 _SYSTEM_PUBLISH: Final = (tokens.UPDATE_SUBJECT, tokens.DELETE_SUBJECT, "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP")
 
 
 class Issued(Struct, frozen=True):
-    """The account and the user that an agent has, and when (Unix seconds) its account was signed."""
+    """The account and the user that an agent or the observers have, and when (Unix seconds) its account was signed."""
 
     account: str
     user: str
@@ -40,13 +42,16 @@ class Issued(Struct, frozen=True):
 
 
 class Book(Struct, kw_only=True):
-    """What was issued: agents by cluster, accounts that are void with the time until which, and the servers' URLs."""
+    """What was issued: agents by cluster, observers, accounts that are void with the time until which, and URLs."""
 
     url: str
     hub: str
     hub_at: int
     agents: dict[str, Issued] = {}
+    observer: Issued | None = None
     revoked: dict[str, int] = {}
+    exported: list[str] = []
+    """Subjects in the hub's claims that the servers have last."""
 
 
 class Admission(Struct, frozen=True):
@@ -55,6 +60,16 @@ class Admission(Struct, frozen=True):
     account: str
     claims: str
     user_token: str
+
+
+class Observation(Struct, frozen=True):
+    """The identity of observers: the claims of their account and of the hub for the servers, and the credentials."""
+
+    claims: str
+    hub: str
+    creds: str
+    superseded: str = ""
+    """The operator's word that ends an earlier account of theirs."""
 
 
 class Expulsion(Struct, frozen=True):
@@ -86,6 +101,11 @@ class Authority:
         """Credentials of the services."""
         return self.directory / HUB_CREDS
 
+    @property
+    def observer_creds(self) -> Path:
+        """Credentials of observers, once there are any."""
+        return self.directory / OBSERVER_CREDS
+
     def book(self) -> Book:
         """What was issued so far."""
         try:
@@ -113,7 +133,7 @@ class Authority:
                 )
             account, signing, hub = new_key("account"), self._key("signing"), self._key("hub")
             name, at = tokens.public(account), int(self._clock())
-            allowed = tokens.activations(hub, name, cluster, at=at)
+            allowed = tokens.activations(hub, name, agent_exports(cluster), at=at)
             claims = tokens.agent_token(signing, name, cluster, tokens.public(hub), allowed, at=at)
             try:
                 user_token = tokens.agent_user_token(account, user, cluster, at=at)
@@ -121,6 +141,24 @@ class Authority:
                 raise Failed(f"{user!r} is no public user key: {error}") from None
             book.agents[cluster] = Issued(account=name, user=user, at=at)
         return Admission(account=name, claims=claims, user_token=user_token)
+
+    def observe(self) -> Observation:
+        """Issue an account for observers with one user; one issued before is void from then on."""
+        with self.changed() as book:
+            account, signing, hub, seed = new_key("account"), self._key("signing"), self._key("hub"), new_seed("user")
+            name, user, before = tokens.public(account), tokens.public(key_of(seed)), book.observer
+            at = book.hub_at = max(int(self._clock()), book.hub_at + 1)
+            if before is not None:
+                book.revoked[before.account] = at
+            allowed = tokens.activations(hub, name, observer_exports(), at=at)
+            book.observer = Issued(account=name, user=user, at=at)
+            book.exported = _exported()
+            return Observation(
+                claims=tokens.observer_token(signing, name, tokens.public(hub), allowed, at=at),
+                hub=tokens.hub_token(signing, book.hub, at=at, revoked=book.revoked),
+                creds=tokens.creds_text(tokens.user_token(account, user, OBSERVER_USER, at=at), seed),
+                superseded=tokens.deletion_token(signing, [before.account], at=at) if before is not None else "",
+            )
 
     def expel(self, cluster: str) -> Expulsion | None:
         """Void a cluster's identity; None when it has none. Saying so again gives the same words again."""
@@ -139,6 +177,19 @@ class Authority:
                 deletion=tokens.deletion_token(signing, [issued.account], at=at),
             )
 
+    def hub_claims(self) -> str:
+        """New claims of the hub's account where an earlier version exported other subjects; empty otherwise."""
+        with self.changed() as book:
+            if book.exported == _exported():
+                return ""
+            book.hub_at = max(int(self._clock()), book.hub_at + 1)
+            return tokens.hub_token(self._key("signing"), book.hub, at=book.hub_at, revoked=book.revoked)
+
+    def hub_claims_taken(self) -> None:
+        """The servers have these claims."""
+        with self.changed() as book:
+            book.exported = _exported()
+
     def forget(self, cluster: str) -> None:
         """The servers know that an identity is void: the cluster may get another one."""
         with self.changed() as book:
@@ -148,12 +199,23 @@ class Authority:
         return read_key(self.directory / f"{name}.nk")
 
 
-def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog") -> Authority:
+def _exported() -> list[str]:
+    return [export.subject for export in tokens.hub_exports()]
+
+
+def made(directory: Path) -> bool:
+    """Whether a directory holds the keys of an operator."""
+    return (directory / _ISSUED).is_file()
+
+
+def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog", *, observer: bool = False) -> Authority:
     """Make an operator with accounts for the hub and the system, and the part of the server's configuration.
+
+    With `observer` there is an account for observers from the beginning.
 
     Raises Failed where the directory holds keys already: who loses them locks everybody out.
     """
-    if (directory / _ISSUED).exists() or (directory / "signing.nk").exists():
+    if made(directory) or (directory / "signing.nk").exists():
         raise Failed(f"{directory} holds the keys of an operator already; they stay as they are")
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o700)
@@ -178,9 +240,15 @@ def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog") ->
         hub_name: tokens.hub_token(signing, hub_name, at=at),
     }
     operator_token = tokens.operator_token(operator, signing, system_name, name=name, at=at)
+    private_json(directory / _ISSUED, Book(url=url, hub=hub_name, hub_at=at, exported=_exported()))
+    authority = Authority(directory)
+    if observer:
+        observation = authority.observe()
+        private_text(authority.observer_creds, observation.creds)
+        issued = authority.book().observer
+        preload |= {hub_name: observation.hub, **({issued.account: observation.claims} if issued is not None else {})}
     private_text(directory / CONFIG, server_config(operator_token, system_name, preload, resolver))
-    private_json(directory / _ISSUED, Book(url=url, hub=hub_name, hub_at=at))
-    return Authority(directory)
+    return authority
 
 
 def server_config(operator: str, system: str, preload: dict[str, str], resolver: Path) -> str:

@@ -6,24 +6,31 @@ arrives at the hub, and a withdrawn one is gone once the server refuses its key.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from services._kit.base.private_files import private_text
 from services._kit.log.connection import Connection
 from services._rules.identity.accounts import HUB, AgentIdentity, accounts_config
 from services.cli.common.layout import HUB_USER, Installation, Layout, agent_process
-from services.cli.common.running import Failed
+from services.cli.common.running import Failed, NotReady
+from services.cli.common.waiting import wait_until
 from services.cli.nats.login_check import log_in, until_heard, until_refused
 from services.cli.nats.nkeys import new_seed, public_key
 
 _TRY_SECONDS: Final = 1.0
+_RELOAD_SECONDS: Final = 30.0
 _GLOBAL: Final = "$G"
 
 
@@ -36,6 +43,8 @@ def server_config(layout: Layout, installation: Installation) -> Path:
     """Path of the log server's configuration, written again."""
     path = layout.data("nats") / "nats.conf"
     private_text(layout.hub_password, installation.nats_token)
+    if installation.observer_token:
+        private_text(layout.observer_password, installation.observer_token)
     private_text(
         path,
         f"""# Written by fleetlog at every start and whenever an agent comes or goes.
@@ -47,7 +56,7 @@ jetstream {{
   sync_interval: always
   max_file_store: 64GB
 }}
-{accounts_config(HUB_USER, installation.nats_token, agents_of(installation))}""",
+{accounts_config(HUB_USER, installation.nats_token, agents_of(installation), installation.observer_token)}""",
     )
     return path
 
@@ -96,6 +105,46 @@ async def admit(layout: Layout, cluster: str) -> Path:
     # One that runs with an earlier identity begins again with this one.
     _end(layout.pid(agent_process(cluster)))
     return path
+
+
+async def admit_key(layout: Layout, cluster: str, key: str) -> None:
+    """Let the agent in whose public key this is, and which keeps the rest to itself; raises Failed."""
+    with changed(layout) as installation:
+        installation.agents[cluster] = key
+        server_config(layout, installation)
+    if server_pid(layout):
+        # A new account's imports are connected at the reload after the one that brings it.
+        for _ in range(2):
+            await _reloaded(layout, installation)
+
+
+async def _reloaded(layout: Layout, installation: Installation) -> None:
+    """Make the server read its configuration and wait until it says that it has."""
+    url = f"http://127.0.0.1:{installation.port('nats_http')}/varz"
+    before = await asyncio.to_thread(_loaded_at, url)
+    reload_server(layout)
+
+    async def look() -> str:
+        now = await asyncio.to_thread(_loaded_at, url)
+        return "" if now and now != before else f"it has not read its configuration; see {layout.log('nats')}"
+
+    try:
+        await wait_until("the log's server", look, _RELOAD_SECONDS)
+    except NotReady as error:
+        raise Failed(str(error)) from None
+
+
+def _loaded_at(url: str) -> str:
+    """When the server last read its configuration; empty where it does not answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=_TRY_SECONDS) as answer:
+            return msgspec.json.decode(answer.read(), type=_Varz).config_load_time
+    except (OSError, msgspec.MsgspecError):
+        return ""
+
+
+class _Varz(Struct):
+    config_load_time: str = ""
 
 
 async def withdraw(layout: Layout, cluster: str) -> bool:

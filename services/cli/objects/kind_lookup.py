@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from services._kit.kube.answers.shapes import readable
 from services._kit.kube.api import BadAnswer, group_decoder, resource_decoder
 from services._kit.kube.client import ApiError, ApiResource, KubeClient
 from services.cli.common.running import Failed
+
+_AT_ONCE: Final = 8
+"""Questions at a time: a handshake for each of fifty groups costs both sides more than waiting for a connection."""
 
 
 async def discover(client: KubeClient) -> list[ApiResource]:
@@ -26,14 +30,17 @@ async def discover(client: KubeClient) -> list[ApiResource]:
         if preferred is not None:
             places.append((group.name, preferred.version))
             others += [(group.name, item.version) for item in group.versions if item.version != preferred.version]
-    found = await asyncio.gather(*(_served(client, *place) for place in (*places, *others)))
+    turns = asyncio.Semaphore(_AT_ONCE)
+    found = await asyncio.gather(*(_served(client, turns, *place) for place in (*places, *others)))
     return [resource for resources in found for resource in resources]
 
 
-async def _served(client: KubeClient, group: str, version: str) -> list[ApiResource]:
+async def _served(client: KubeClient, turns: asyncio.Semaphore, group: str, version: str) -> list[ApiResource]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
-        listed = readable(resource_decoder, await client.request("GET", path), f"the resources of {path}")
+        async with turns:
+            answer = await client.request("GET", path)
+        listed = readable(resource_decoder, answer, f"the resources of {path}")
     except (ApiError, BadAnswer):
         return []
     return [
@@ -51,6 +58,23 @@ def find(resources: Sequence[ApiResource], word: str) -> ApiResource:
         if name in names and _in_group(resource, rest) and "list" in resource.verbs:
             return resource
     raise Failed(f"the server doesn't have a resource type {word!r}; see `kubectl api-resources`")
+
+
+def in_category(resources: Sequence[ApiResource], word: str) -> list[ApiResource]:
+    """The kinds of a category such as `all`, each in its preferred version; none where it is no category."""
+    found: dict[tuple[str, str], ApiResource] = {}
+    for resource in resources:
+        if word.lower() in resource.categories and "list" in resource.verbs:
+            found.setdefault((resource.group, resource.name), resource)
+    return list(found.values())
+
+
+def kind_of(resources: Sequence[ApiResource], api_version: str, kind: str) -> ApiResource:
+    """How a kind of a manifest is served; raises Failed where it is not."""
+    for resource in resources:
+        if (resource.api_version, resource.kind) == (api_version, kind):
+            return resource
+    raise Failed(f"the control plane serves no {kind} of {api_version}; install its definition there first")
 
 
 def _in_group(resource: ApiResource, rest: str) -> bool:

@@ -19,22 +19,23 @@ from services.apiserver.crds.custom_kinds import CustomKind, custom_kinds
 from services.apiserver.crds.generate import definitions
 from services.apiserver.kinds.kind_model import DecodeError
 from services.apiserver.settings import Settings, from_environment
-from services.cli.common.printing import as_json
+from services.cli.common.printing import as_json, as_yaml
 from services.cli.common.running import Failed
 from services.cli.objects.interpret import STDIN, files_in
+from services.cli.objects.yaml_positions import line_of
 
 _COMPARED: Final = "ResourceInterpreterCustomization"
 # The server sets an id of its own.
 _ANY_ID: Final = "00000000-0000-0000-0000-000000000000"
-OUTPUTS: Final = ("", "json")
 
 
 class Document(Struct, frozen=True):
-    """One object of a file; `line` is the first one of its document."""
+    """One object of a file. `line` is its first one, `node` the YAML it was read from, where that is known."""
 
     file: str
     line: int
     object: Any
+    node: Any = None
 
 
 class Refusal(Struct, frozen=True):
@@ -121,8 +122,6 @@ class Validator:
 
 def run(paths: Sequence[Path], namespace: str, output: str, *, recursive: bool) -> int:
     """Print what is refused; ends with 1 if anything is. Raises Failed where a file cannot be read."""
-    if output not in OUTPUTS:
-        raise Failed(f"unsupported output {output!r}; use json")
     if not paths:
         raise Failed("no file is named: use -f FILE, -f DIRECTORY or -f -")
     try:
@@ -131,8 +130,10 @@ def run(paths: Sequence[Path], namespace: str, output: str, *, recursive: bool) 
         raise Failed(str(error)) from None
     validator = Validator(namespace, settings)
     found = [refusal for one in _documents(files_in(paths, recursive)) for refusal in validator.refusals(one)]
-    if output == "json":
-        text = as_json({"checked": validator.checked, "skipped": validator.skipped, "refused": found})
+    if output:
+        refused = msgspec.to_builtins(found)
+        facts = {"checked": validator.checked, "skipped": validator.skipped, "refused": refused}
+        text = (as_json if output == "json" else as_yaml)(facts)
     else:
         skipped = f", {validator.skipped} of other kinds not checked" if validator.skipped else ""
         summary = f"{validator.checked} objects checked{skipped}, {len(found)} problems"
@@ -154,17 +155,28 @@ def _documents(paths: Iterable[Path]) -> Iterator[Document]:
                 node = loader.get_node()
                 found = loader.construct_document(node)
                 items = found.get("items") if isinstance(found, dict) and found.get("kind") == "List" else None
-                for each in items if isinstance(items, list) else [found]:
+                if not isinstance(items, list):
+                    if found is not None:
+                        yield Document(name, node.start_mark.line + 1, found, node)
+                    continue
+                for each, item in zip(items, _items(node, len(items)), strict=True):
                     if each is not None:
-                        yield Document(name, node.start_mark.line + 1, each)
+                        yield Document(name, item.start_mark.line + 1, each, item)
         except (OSError, UnicodeDecodeError) as problem:
             raise Failed(f"{name} cannot be read: {problem}") from None
         except yaml.YAMLError as problem:
             raise Failed(f"{name} is no YAML: {problem}") from None
 
 
+def _items(lists: Any, count: int) -> list[Any]:
+    """The nodes of the items of a List; its own for each where the items come by a merge key."""
+    found: list[Any] = next((value.value for key, value in lists.value if key.value == "items"), [])
+    return found if len(found) == count else [lists] * count
+
+
 def _refusal(document: Document, field: str, message: str) -> Refusal:
-    return Refusal(document.file, document.line, _name_of(document.object), field, message)
+    line = document.line if document.node is None or not field else line_of(document.node, field)
+    return Refusal(document.file, line, _name_of(document.object), field, message)
 
 
 def _name_of(obj: Any) -> str:

@@ -1,4 +1,4 @@
-"""Options of the commands `karmadactl get`, `karmadactl interpret` and `fleetlog validate`."""
+"""Options of the commands `karmadactl interpret` and `fleetlog validate`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from services.cli.common.command import split_commas
-
-
-class Query(NamedTuple):
-    """What is asked for: `words` are kinds and names as typed, empty `scope` and `clusters` mean the usual ones."""
-
-    words: Annotated[tuple[str, ...], typer.Argument(metavar="KIND [NAME…] | KIND/NAME…", help="What to read.")]
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace to read; the context's if empty.")] = ""
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Read every namespace.")] = False
-    selector: Annotated[str, typer.Option("--labels", "--selector", "-l", help="Label selector.")] = ""
-    clusters: Annotated[
-        tuple[str, ...],
-        typer.Option("--clusters", "-C", help="Members to ask, comma-separated; all if empty."),
-        split_commas,
-    ] = ()
-    scope: Annotated[
-        str,
-        typer.Option(
-            "--operation-scope",
-            "-s",
-            help="karmada, members or all. Default: karmada; members for pods and where --clusters is given.",
-        ),
-    ] = ""
-    output: Annotated[str, typer.Option("--output", "-o", help="wide, json, yaml or name.")] = ""
-    label_columns: Annotated[
-        tuple[str, ...], typer.Option("--label-columns", "-L", help="Labels to show as columns."), split_commas
-    ] = ()
-    show_labels: Annotated[bool, typer.Option("--show-labels", help="Show all labels in the last column.")] = False
-    show_kind: Annotated[bool, typer.Option("--show-kind", help="Put the kind before names.")] = False
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Leave the header line out.")] = False
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="A missing object is no error.")] = False
-
-    @property
-    def readable(self) -> bool:
-        """Whether people read the answer as a table."""
-        return self.output in ("", "wide")
+from services.cli.shell.choices import PlainOutput, output_option
 
 
 class Inputs(NamedTuple):
@@ -78,7 +43,7 @@ class InterpretOptions(NamedTuple):
     show_doc: Annotated[bool, typer.Option("--show-doc", help="With --edit: say what each rule is for.")] = False
     operation: Annotated[str, typer.Option("--operation", help="Operation to carry out, in any case.")] = ""
     inputs: Inputs = Inputs()
-    output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml"
+    output: Annotated[str, output_option("yaml", "json", usual="")] = "yaml"
     list_shipped: Annotated[
         bool, typer.Option("--list-shipped", help="List the kinds that this product brings scripts for.")
     ] = False
@@ -98,4 +63,4 @@ class ValidateOptions(NamedTuple):
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace of objects whose manifest names none.")
     ] = "default"
-    output: Annotated[str, typer.Option("--output", "-o", help="json; a line for each refusal if empty.")] = ""
+    output: PlainOutput = ""

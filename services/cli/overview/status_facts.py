@@ -18,6 +18,9 @@ from services._rules.log.restore_order import Restoring
 PATTERNS: Final = ("identity.*", "absence.*", "confirmation.*", "cluster.*", "lease.*", "restore.*")
 
 
+_EXPIRING: Final = "CredentialsExpiring"
+
+
 class Held(Struct, frozen=True):
     """What is held in one scope, and where that stands on the log; `confirmed` once an operator said so."""
 
@@ -37,6 +40,9 @@ class Member(Struct, frozen=True):
     identity: str
     stranger: str
     deleting: bool
+    message: str = ""
+    expiring: str = ""
+    """When its credentials end, once that is near."""
 
 
 class Overview(Struct):
@@ -53,6 +59,7 @@ class _Condition(Struct):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
 
 
 class _Status(Struct, rename="camel"):
@@ -103,7 +110,8 @@ async def overview(facts: Log) -> Overview:
 
 def _member(event: ClusterChanged) -> Member:
     cluster = msgspec.json.decode(event.manifest, type=_Cluster)
-    ready = next((item for item in cluster.status.conditions if item.type == "Ready"), _Condition())
+    conditions = {item.type: item for item in cluster.status.conditions}
+    ready, expiring = conditions.get("Ready", _Condition()), conditions.get(_EXPIRING, _Condition())
     return Member(
         event.name,
         cluster.spec.sync_mode,
@@ -113,4 +121,6 @@ def _member(event: ClusterChanged) -> Member:
         event.identity,
         event.stranger,
         event.deleting,
+        ready.message if ready.status != "True" else "",
+        expiring.message if expiring.status == "True" else "",
     )

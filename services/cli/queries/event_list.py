@@ -17,8 +17,8 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import Message
 from services._rules.history.event_words import summarize
 from services.cli.common.logbook import LogAccess, check_pattern, open_log
-from services.cli.common.moments import seconds_of, stamp
-from services.cli.common.printing import GAP, check_output
+from services.cli.common.moments import moment, stamp
+from services.cli.common.printing import GAP, as_yaml
 from services.cli.common.running import Failed, complain
 from services.cli.queries.history_output import clock_time
 from services.cli.queries.query_options import EventQuery
@@ -152,6 +152,9 @@ class Printer:
         if self._output == "json":
             sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
             return
+        if self._output == "yaml":
+            sys.stdout.write(f"---\n{as_yaml(msgspec.to_builtins(shown))}")
+            return
         wide = self._output == "wide"
         cells = [
             f"#{shown.position}",
@@ -172,15 +175,15 @@ class Printer:
 
 async def events(access: LogAccess, query: EventQuery) -> int:
     """Show events; ends at the end of the stream, or never when following. Raises Failed for what makes no sense."""
-    check_output(query.output, ("wide", "json"))
     stream = stream_of(query)
     filters = filters_of(query, stream)
+    since = _start_of(query, time.time())
     async with open_log(access) as connection:
         log = JetStreamLog(connection, stream.name)
         view, printer = EventView(log, stream), Printer(query.output)
         end = (await log.identity()).last_seq
         count = 0
-        async for message in _stored(log, filters, query, end):
+        async for message in _stored(log, filters, query, since, end):
             printer.write(await view.shown(message), message.time)
             count += 1
         sys.stdout.flush()
@@ -195,11 +198,19 @@ async def events(access: LogAccess, query: EventQuery) -> int:
     return 0
 
 
-async def _stored(log: JetStreamLog, filters: Sequence[str], query: EventQuery, end: int) -> AsyncIterator[Message]:
+def _start_of(query: EventQuery, now: float) -> tuple[int, float]:
+    """The first position and the earliest time of what is asked for with --since; raises Failed."""
+    if not query.since:
+        return 0, 0.0
+    return (int(query.since), 0.0) if query.since.isdecimal() else (0, moment(query.since, "--since", now))
+
+
+async def _stored(
+    log: JetStreamLog, filters: Sequence[str], query: EventQuery, since: tuple[int, float], end: int
+) -> AsyncIterator[Message]:
     """What is stored already and asked for."""
     if query.since:
-        position = int(query.since) if query.since.isdecimal() else 0
-        after = 0.0 if position else time.time() - seconds_of(query.since, "--since")
+        position, after = since
         if position > end:
             return
         async for message in log.read(filters, max(1, position), end):

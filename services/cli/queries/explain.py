@@ -10,20 +10,35 @@ import msgspec
 from msgspec import Struct
 
 from schemas.codec import DecodeError, decode
-from schemas.events.placement import PlacementDecided, PlacementEvent, PlacementFailed, PlacementReleased
+from schemas.events.eviction import EvictionEvent
+from schemas.events.placement import (
+    PlacementDecided,
+    PlacementEvent,
+    PlacementFailed,
+    PlacementReleased,
+    TargetCluster,
+)
 from schemas.explained import ExplainedCluster, PlacementExplained
 from schemas.keys import ObjectKey
 from schemas.subjects import explained as explained_subject
+from schemas.subjects import facet as facet_subject
 from schemas.subjects import placement as placement_subject
 from schemas.topology import EXPLAINED
-from services._kit.log.fact_history import merged, stored_at
+from services._kit.log.fact_history import facts_of, merged, stored_at
 from services._kit.log.stream_port import Log
+from services._rules.effective import current_targets
 from services.cli.common.logbook import open_log, streams
 from services.cli.common.moments import moment, stamp
-from services.cli.common.printing import check_output, render, table
+from services.cli.common.printing import render, table
 from services.cli.common.running import Failed, complain, patience
+from services.cli.objects.kind_lookup import one_object
+from services.cli.queries.explain_scaling import autoscaler_of, decided_of
+from services.cli.queries.explain_scaling import document as scaling_document
+from services.cli.queries.explain_scaling import text as scaling_text
 from services.cli.queries.object_history import key_asked
 from services.cli.queries.query_options import ObjectQuery
+from services.cli.queries.required_by import Required, required_by
+from services.cli.queries.unclaimed import unclaimed
 
 _DIVISIONS: Final[Mapping[str, str]] = {
     "everywhere": "The object has no replicas to divide; every selected cluster gets it.",
@@ -37,28 +52,56 @@ _DIVISIONS: Final[Mapping[str, str]] = {
 
 
 class Explained(Struct, frozen=True):
-    """A placement with its position and time, and its explanation where one was kept."""
+    """A placement with its position and time, and its explanation where one was kept.
+
+    `eviction` at `eviction_seq` is the last fact about evictions of the object.
+    """
 
     position: int
     stored: float
     event: PlacementEvent
     explanation: PlacementExplained | None = None
+    eviction: EvictionEvent | None = None
+    eviction_seq: int = 0
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Clusters of the placement that the object has left, or is leaving, since it was decided."""
+        event = self.event
+        if isinstance(event, PlacementReleased):
+            return ()
+        stays = {target.name for target in current_targets(event, self.eviction, self.eviction_seq)}
+        return tuple(target.name for target in event.clusters if target.name not in stays)
 
 
 async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
-    """Print why an object is placed as it is, or was at a moment; raises Failed when the log knows no placement."""
-    check_output(output)
-    access = query.log.access
+    """Print why an object is placed as it is, or was at a moment, or why an autoscaler asks for its replicas.
+
+    Raises Failed when the log knows no placement.
+    """
     until = moment(at, "--at", time.time()) if at else None
+    one_object(query.words)
+    access = query.log.access
     key = await key_asked(query)
     async with patience("reading the log"), open_log(access) as connection:
-        found = await placement_of(streams(connection), key, until)
+        logs = streams(connection)
+        if (autoscaler := autoscaler_of(key)) is not None:
+            decided = await decided_of(logs, autoscaler, until)
+            render(output, lambda: scaling_document(decided), lambda: scaling_text(autoscaler, decided))
+            return 0
+        found = await placement_of(logs, key, until)
+        owners = await required_by(logs, key, until)
+        known = found is not None or until is not None or bool(await facts_of(logs, key))
+    if found is None and (owners.since or owners.attached):
+        render(output, lambda: _document(key, owners), lambda: owners.text(key))
+        return 0
+    if not known:
+        raise Failed(f"the log holds no fact about {key}: {await unclaimed(query.log.target, key)}")
     if found is None:
         when = f" at {stamp(until)}" if until is not None else ""
-        raise Failed(
-            f"the log held no placement of {key}{when}; has a policy claimed it? `fleetlog history` shows what happened"
-        )
-    render(output, lambda: document(key, found), lambda: text(key, found, wide=output == "wide"))
+        raise Failed(f"the log held no placement of {key}{when}; `fleetlog history` shows what happened")
+    wide = output == "wide"
+    render(output, lambda: document(key, found, owners), lambda: text(key, found, wide=wide) + owners.text(key))
     if found.explanation is None and not isinstance(found.event, PlacementReleased):
         complain(
             f"no explanation of #{found.position} is kept: each object keeps those of its newest four changes, 30 days "
@@ -70,7 +113,10 @@ async def explain(query: ObjectQuery, output: str = "", at: str = "") -> int:
 async def placement_of(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> Explained | None:
     """The placement in force at a moment (None: now) with its explanation; None where there was none."""
     last: Explained | None = None
-    for position, message in (await merged(logs, (placement_subject(key),))).items():
+    eviction: EvictionEvent | None = None
+    eviction_seq = 0
+    subjects = (placement_subject(key), facet_subject("eviction", key))
+    for position, message in sorted((await merged(logs, subjects)).items()):
         stored = stored_at(message)
         if until is not None and stored > until:
             continue
@@ -78,17 +124,21 @@ async def placement_of(logs: Mapping[str, Log], key: ObjectKey, until: float | N
             event = decode(message.subject, message.data)
         except DecodeError as error:
             raise Failed(f"#{position}: {error}") from None
-        assert isinstance(event, PlacementEvent)
-        last = Explained(position, stored, event)
+        if isinstance(event, EvictionEvent):
+            eviction, eviction_seq = event, position
+        else:
+            assert isinstance(event, PlacementEvent)
+            last = Explained(position, stored, event)
     if last is None or isinstance(last.event, PlacementReleased):
         return last
+    decided, last = last.event, msgspec.structs.replace(last, eviction=eviction, eviction_seq=eviction_seq)
     async for message in logs[EXPLAINED.name].read((explained_subject(key),)):
         try:
             found = msgspec.json.decode(message.data, type=PlacementExplained)
         except msgspec.MsgspecError as error:
             complain(f"{EXPLAINED.name} #{message.seq} cannot be read ({error}); a newer version wrote it")
             continue
-        if found.uid == last.event.uid and found.decided_at == decided_at(last.event):
+        if found.uid == decided.uid and found.decided_at == decided_at(decided):
             last = msgspec.structs.replace(last, explanation=found)
     return last
 
@@ -98,14 +148,19 @@ def decided_at(event: PlacementDecided | PlacementFailed) -> float:
     return event.failed_at if isinstance(event, PlacementFailed) else event.scheduled_at
 
 
-def document(key: ObjectKey, found: Explained) -> dict[str, Any]:
-    """The placement and its reasons as one document."""
+def _document(key: ObjectKey, owners: Required) -> dict[str, Any]:
+    named = {"resource": key.group_resource, "namespace": key.namespace, "name": key.name}
+    required = {"requiredBy": owners.document()} if owners.since or owners.attached else {}
+    return {"kind": "Explanation", "apiVersion": "fleetlog/v1", "object": named, **required}
+
+
+def document(key: ObjectKey, found: Explained, owners: Required) -> dict[str, Any]:
+    """The placement and its reasons as one document, with the objects that require this one."""
     return {
-        "kind": "Explanation",
-        "apiVersion": "fleetlog/v1",
-        "object": {"resource": key.group_resource, "namespace": key.namespace, "name": key.name},
+        **_document(key, owners),
         "position": found.position,
         "at": stamp(found.stored),
+        "left": list(found.left),
         "placement": msgspec.json.decode(msgspec.json.encode(found.event)),
         "explanation": msgspec.to_builtins(found.explanation),
     }
@@ -114,13 +169,14 @@ def document(key: ObjectKey, found: Explained) -> dict[str, Any]:
 def text(key: ObjectKey, found: Explained, *, wide: bool = False) -> str:
     """The placement and its reasons for people."""
     event = found.event
-    parts = [_headline(key, event), _circumstances(found)]
+    parts = [_headline(key, found), _circumstances(found)]
     if found.explanation is not None and not isinstance(event, PlacementReleased):
         parts += reasons(found.explanation, wide=wide)
     return "\n".join(part for part in parts if part)
 
 
-def _headline(key: ObjectKey, event: PlacementEvent) -> str:
+def _headline(key: ObjectKey, found: Explained) -> str:
+    event, left = found.event, found.left
     match event:
         case PlacementReleased():
             return f"{key} is placed nowhere: its binding ended.\n"
@@ -128,13 +184,19 @@ def _headline(key: ObjectKey, event: PlacementEvent) -> str:
             stays = f" It stays on {_targets(event)}." if event.clusters else ""
             return f"{key} could not be placed: {event.message}{stays}\n"
         case PlacementDecided():
-            return f"{key} runs on {_targets(event)}.\n" if event.clusters else f"{key} runs on no cluster.\n"
+            remaining = [target for target in event.clusters if target.name not in left]
+            where = _named(remaining) if remaining else "no cluster"
+            since = f": it was evicted from {', '.join(left)} after this decision, and not placed again" if left else ""
+            return f"{key} runs on {where}{since}.\n"
 
 
 def _targets(event: PlacementDecided | PlacementFailed) -> str:
+    return _named(event.clusters)
+
+
+def _named(targets: Sequence[TargetCluster]) -> str:
     names = [
-        item.name if item.replicas is None else f"{item.name} ({_count(item.replicas, 'replica')})"
-        for item in event.clusters
+        item.name if item.replicas is None else f"{item.name} ({_count(item.replicas, 'replica')})" for item in targets
     ]
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
 
@@ -145,7 +207,7 @@ def _circumstances(found: Explained) -> str:
     lines = [f"Decided at {stamp(found.stored)} (#{found.position}){seen}."]
     if not isinstance(event, PlacementReleased):
         if event.trigger:
-            lines.append(f"Why then: {event.trigger}.")
+            lines.append(f"Why then: {event.trigger if event.prev else 'it had no placement yet'}.")
         if event.estimate_missed:
             lines.append("No estimate came in time; the clusters' summaries alone were used.")
     return "\n".join(lines) + "\n"

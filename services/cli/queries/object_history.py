@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,16 +22,17 @@ from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import discover, find, one_object
 from services.cli.queries.history_output import document, render_history
 from services.cli.queries.query_options import ObjectQuery
+from services.cli.queries.unclaimed import unclaimed
 
-_OUTPUTS: Final = ("", "wide", "json", "yaml")
 
-
-async def history(query: ObjectQuery, output: str = "", at: str = "") -> int:
+async def history(query: ObjectQuery, output: str = "", at: str = "", since: str = "", tail: int = 0) -> int:
     """Print the history of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
-    if output not in _OUTPUTS or (output == "yaml" and not at):
-        raise Failed(f"unsupported output {output!r}; use wide or json, or yaml together with --at")
-    access = query.log.access
+    if at and (since or tail):
+        raise Failed("--at shows the state at one time; --since and --tail are for the steps without it")
+    earliest = moment(since, "--since", time.time()) if since else 0.0
     moment_wanted = moment(at, "--at", time.time()) if at else None
+    one_object(query.words)
+    access = query.log.access
     key = await key_asked(query)
     if moment_wanted is not None:
         from services.cli.queries.object_history import state_at
@@ -40,7 +41,10 @@ async def history(query: ObjectQuery, output: str = "", at: str = "") -> int:
     async with patience("reading the log"), open_log(access) as connection:
         entries = await story(streams(connection), key)
     if not entries:
-        raise Failed(f"the log holds no fact about {key}; a policy has to claim it (kubectl get propagationpolicies)")
+        raise Failed(f"the log holds no fact about {key}: {await unclaimed(query.log.target, key)}")
+    entries = [entry for entry in entries if entry.time >= earliest][-tail:]
+    if not entries:
+        raise Failed(f"nothing happened to {key} since {stamp(earliest)}; without --since there is more")
     render(output, lambda: document(key, entries), lambda: render_history(entries, wide=output == "wide"))
     return 0
 

@@ -10,10 +10,9 @@ import typer
 from services.cli.common.command import Commands, Work
 from services.cli.common.installation_options import LogAndControlOptions, LogOptions
 from services.cli.queries.query_options import EventQuery, ObjectQuery, Suppositions
+from services.cli.shell.choices import TableOutput
 
 app = Commands()
-
-Output = Annotated[str, typer.Option("--output", "-o", help="wide, json or yaml.")]
 
 
 @app.command(
@@ -39,6 +38,7 @@ def events(log: LogOptions, query: EventQuery) -> Work:
 \b
 fleetlog history deployment nginx
 fleetlog history deploy/nginx -n web -o wide
+fleetlog history deploy/nginx --since 10m
 fleetlog history guestbooks.webapp.my.domain sample -o json
 fleetlog history deployment nginx --at 10m          # how everything about it stood ten minutes ago
 fleetlog history deployment nginx --at 2026-11-21T12:00:00Z -o yaml
@@ -46,13 +46,15 @@ fleetlog history deployment nginx --at 2026-11-21T12:00:00Z -o yaml
 )
 def history(
     query: ObjectQuery,
-    output: Annotated[str, typer.Option("--output", "-o", help="wide or json; with --at also yaml.")] = "",
+    output: TableOutput = "",
     at: Annotated[str, typer.Option("--at", help="Its state at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
+    since: Annotated[str, typer.Option("--since", help="Steps from this time on, or how long ago: 10m, 2h.")] = "",
+    tail: Annotated[int, typer.Option("--tail", help="The last steps only; 0 shows all.", min=0)] = 0,
 ) -> Work:
     """Show what happened to one object, in order, with the cause and the time of each step."""
     from services.cli.queries import object_history
 
-    return object_history.history(query, output, at)
+    return object_history.history(query, output, at, since, tail)
 
 
 @app.command(
@@ -63,11 +65,12 @@ fleetlog explain deploy/nginx
 fleetlog explain deployment nginx -n web -o wide
 fleetlog explain deploy/nginx --at 10m              # why it ran where it ran ten minutes ago
 fleetlog explain deploy/nginx -o json
+fleetlog explain fhpa/web                           # why an autoscaler asks for the replicas it asks for
 """,
 )
 def explain(
     query: ObjectQuery,
-    output: Output = "",
+    output: TableOutput = "",
     at: Annotated[str, typer.Option("--at", help="The placement at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
     """Show why an object runs where it runs: what refused each cluster, or its rank, capacity, weight and share."""
@@ -95,7 +98,7 @@ def simulate(
     suppositions: Suppositions,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of the objects; the context's if empty.")] = "",
     log: LogAndControlOptions,
-    output: Output = "",
+    output: TableOutput = "",
 ) -> Work:
     """Show what would be placed otherwise if clusters, replicas or a policy were others; nothing is written."""
     from services.cli.queries import simulate as simulation
@@ -111,7 +114,8 @@ fleetlog log export monday.log.gz && fleetlog replay --from monday.log.gz
 """,
 )
 def replay(
-    file: Annotated[Path, typer.Option("--from", help="A file that `fleetlog log export` wrote.")], output: Output = ""
+    file: Annotated[Path, typer.Option("--from", help="A file that `fleetlog log export` wrote.")],
+    output: TableOutput = "",
 ) -> Work:
     """Decide an exported log again with this version and print every decision that differs; ends with 1 if any does."""
     from services.cli.queries import replay as replaying

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from services.cli.common.installation_options import LogAndControlOptions
+from services.cli.shell.choices import TableOutput
 
 
 class ObjectQuery(NamedTuple):
@@ -29,9 +30,9 @@ class EventQuery(NamedTuple):
         ),
     ] = ""
     subject: Annotated[str, typer.Option("--subject", help="Pattern of subjects: `work.member1.>`, `cluster.*`.")] = ""
-    since: Annotated[str, typer.Option("--since", help="First position, or how long ago: 1200, 10m, 2h.")] = ""
+    since: Annotated[str, typer.Option("--since", help="First position, a time, or how long ago: 1200, 10m.")] = ""
     tail: Annotated[int, typer.Option("--tail", help="Events to show without --since; 0 shows all.", min=0)] = 100
-    output: Annotated[str, typer.Option("--output", "-o", help="wide, or json: one object per line.")] = ""
+    output: TableOutput = ""
 
 
 class Suppositions(NamedTuple):

@@ -16,24 +16,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.codec import DecodeError, decode
+from schemas.events.binding import BindingRequested
 from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
+from services._kit.log.fact_history import present
 from services._kit.log.stream_port import Log
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS
 from services.cli.common.installation_options import LogAndControlOptions
 from services.cli.common.logbook import open_log, streams
-from services.cli.common.printing import check_output, render, table
+from services.cli.common.printing import render, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import one_object
 from services.cli.queries.object_history import key_of
 from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import outcome
-from services.cli.queries.what_if import SimulatedState, suppose
+from services.cli.queries.what_if import SimulatedState, check_suppositions, suppose
 from services.scheduler.app import Scheduler
+from services.scheduler.binding_spec import scheduler_of
 from services.scheduler.decide import decide_with_trace
-from services.scheduler.state import fold, scheduler_of
+from services.scheduler.namespace_quotas import NamespaceQuotas
+from services.scheduler.placement_admission import enforced
+from services.scheduler.state import SchedulerState, fold
 
 
 class Moved(Struct, frozen=True):
@@ -52,9 +57,9 @@ async def simulate(
     log: LogAndControlOptions, supposed: Suppositions, words: Sequence[str] = (), namespace: str = "", output: str = ""
 ) -> int:
     """Print what would move, of the object that `words` name or of all; raises Failed for unknown objects."""
-    check_output(output)
     wanted = [scaled(text) for text in supposed.scale]
     named = one_object(words) if words else None
+    check_suppositions(supposed)
     access = log.access
     scale = {await key_of(log.target, kind, name, namespace): replicas for kind, name, replicas in wanted}
     only = await key_of(log.target, *named, namespace) if named else None
@@ -64,7 +69,7 @@ async def simulate(
         raise Failed(f"no policy has claimed {only}; the log holds no binding of it")
     moved = outcomes(world, supposed, scale, time.time(), only)
     render(output, lambda: document(moved), lambda: text(moved, wide=output == "wide"))
-    looked = 1 if only is not None else len(world.state.objects)
+    looked = 1 if only is not None else requested(world)
     complain(f"{len(moved):,} of {looked:,} objects would be placed otherwise; nothing was changed")
     return 0
 
@@ -79,9 +84,9 @@ def scaled(text: str) -> tuple[str, str, int]:
 
 
 async def world_of(log: Log) -> SimulatedState:
-    """The scheduler's state as the present facts make it."""
-    world = SimulatedState()
-    for message in sorted(await log.last_many(Scheduler.filters), key=lambda item: item.seq):
+    """The state as the present facts make it; quotas count where a placement shows that they are enforced."""
+    world = SimulatedState(SchedulerState(quotas=NamespaceQuotas()))
+    for message in await present(log, Scheduler.filters):
         try:
             event = decode(message.subject, message.data)
         except DecodeError as error:
@@ -91,7 +96,15 @@ async def world_of(log: Log) -> SimulatedState:
         world.position = message.seq
         if isinstance(event, ClusterChanged):
             world.clusters[event.name] = event
+    placements = [scheduled.placed for scheduled in world.state.objects.values()]
+    if not any(placed is not None and enforced(placed) for placed in placements):
+        world.state.quotas = None
     return world
+
+
+def requested(world: SimulatedState) -> int:
+    """How many objects policies want to be placed; those whose binding ended stay on the log for a while."""
+    return sum(isinstance(scheduled.binding, BindingRequested) for scheduled in world.state.objects.values())
 
 
 def outcomes(

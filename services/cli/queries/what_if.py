@@ -28,6 +28,9 @@ from services.scheduler.state import SchedulerState, fold
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DRAINED: Final = "fleetlog.io/drained"
+_CAPACITY: Final = "CLUSTER:cpu=64,memory=256Gi"
+_LABEL: Final = "CLUSTER:key=value, or CLUSTER:key- to remove it"
+_TAINT: Final = "CLUSTER:key=value:NoSchedule"
 _PAIR: Final = re.compile(r"([^=:]+)(?:=([^:]*))?")
 
 
@@ -64,17 +67,30 @@ class SimulatedState(Struct):
         self.happens(replace(event, manifest=Raw(msgspec.json.encode(manifest))))
 
 
+def check_suppositions(supposed: Suppositions) -> None:
+    """Raises Failed, naming the option, for what no world could make sense of."""
+    for text in supposed.capacity:
+        _capacity(_split(text, "--set-capacity", _CAPACITY)[1], text)
+    for text in supposed.label:
+        _split(text, "--label", _LABEL)
+    for text in supposed.taint:
+        for part in _split(text, "--taint", _TAINT)[1]:
+            _taint(part, text)
+    if supposed.policy is not None:
+        read_manifests(supposed.policy)
+
+
 def suppose(world: SimulatedState, supposed: Suppositions, scale: Mapping[ObjectKey, int]) -> None:
     """Let everything happen that is supposed; raises Failed, naming the option, for what cannot be understood."""
     for text in supposed.capacity:
-        name, parts = _split(text, "--set-capacity", "CLUSTER:cpu=64,memory=256Gi")
+        name, parts = _split(text, "--set-capacity", _CAPACITY)
         world.changed_capacity.add(name)
         world.alter(name, _capacity(parts, text))
     for text in supposed.label:
-        name, parts = _split(text, "--label", "CLUSTER:key=value, or CLUSTER:key- to remove it")
+        name, parts = _split(text, "--label", _LABEL)
         world.alter(name, _labels(parts))
     for text in supposed.taint:
-        name, parts = _split(text, "--taint", "CLUSTER:key=value:NoSchedule")
+        name, parts = _split(text, "--taint", _TAINT)
         world.alter(name, _tainting([_taint(part, text) for part in parts]))
         _evict(world, name)
     for name in supposed.drain:

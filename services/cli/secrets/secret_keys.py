@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from schemas.subjects import key as key_subject
+from schemas.subjects import unescape
 from schemas.topology import OBJECTS
 from services._kit.base.log_errors import Conflict, LogReplaced, Unavailable
 from services._kit.base.settings import SettingsError
@@ -26,6 +29,7 @@ APISERVER: Final = "apiserver"
 READERS: Final = frozenset({APISERVER, "detector", "override_renderer", "executor", "registrar"})
 """Services that read Secrets, and the embedded API server that keeps them: only they get the key file."""
 _TRIES: Final = 10
+_NAMED: Final = 10
 _STORE_PREFIX: Final = OBJECTS.subjects[0].partition(".")[0]
 _FORGET_SECONDS: Final = 60.0
 
@@ -83,6 +87,7 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
     subject = key_subject(namespace)
     async with patience("forgetting"), open_log(access) as connection:
         log = JetStreamLog(connection, KEYS)
+        await _refuse_unknown(log, namespace)
         for _ in range(_TRIES):
             before = await log.last(subject)
             if before is not None:
@@ -102,6 +107,22 @@ async def forget(access: LogAccess, path: Path, namespace: str) -> int:
     )
     complain("earlier contents of its Secrets cannot be read any more; backups of stream KEYS hold the old key still")
     return 0
+
+
+async def _refuse_unknown(log: JetStreamLog, namespace: str) -> None:
+    """Raises Failed for a namespace that never had a Secret: its name is misspelt, and another one is meant."""
+    held = {unescape(subject.partition(".")[2]) for subject in await log.counts("key.*")}
+    store = JetStreamLog(log.connection, keys_stream(OBJECTS.name))
+    with suppress(LogReplaced):
+        await store.identity()
+        # Its subjects end with the namespace and the id of the key.
+        held |= {unescape(subject.split(".")[-2]) for subject in await store.counts(">")}
+    if namespace not in held:
+        near = get_close_matches(namespace, sorted(held), 1)
+        hint = (
+            f"; did you mean {near[0]}?" if near else f"; {', '.join(sorted(held)[:_NAMED]) or 'no namespace'} has one"
+        )
+        raise Failed(f"namespace {namespace} has no key on this log{hint}")
 
 
 async def _rewrap_store(connection: Connection, masters: MasterKeys) -> int:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from services._kit.kube.client import client_core
+from services._kit.kube.client_core import client_core
 from services._kit.runtime.service_wiring import GC_THRESHOLDS
 
 PRELOADED: Final = (

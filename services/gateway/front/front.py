@@ -10,28 +10,42 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
+from services._kit.proxying.front_identity import Identity
 from services._rules.kubernetes.content_negotiation import clauses
+from services._rules.metrics.metric_questions import RESOURCE, VERSIONS
 from services.apiserver.core.status_errors import ApiError, unauthorized
 from services.apiserver.kinds.kind_model import Resource
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.openapi.serve import OpenApi
 from services.apiserver.reads.negotiation import AGGREGATED
 from services.gateway.front.upstream import Upstream, impersonation
-from services.gateway.protocol.front_auth import Identity
 from services.gateway.settings import GatewaySettings
 from services.gateway.views.view_shapes import GROUP, encode
 
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_OWN: Final = frozenset({GROUP, *VERSIONS})
 _decode = msgspec.json.Decoder(dict).decode
+
+
+class OwnGroups(Protocol):
+    """What the gateway shows of the groups that it answers for."""
+
+    def group_list(self) -> Manifest:
+        """An APIGroupList."""
+        ...
+
+    async def aggregated(self, version: str) -> Manifest:
+        """An APIGroupDiscoveryList in a version of apidiscovery.k8s.io."""
+        ...
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -51,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True):
         named = {"namespace": self.namespace, "name": self.name, "subresource": self.subresource}
         return {
             "resourceAttributes": {
-                "group": GROUP,
+                "group": self.resource.group,
                 "version": self.resource.version,
                 "resource": self.resource.plural,
                 "verb": self.verb,
@@ -63,9 +77,10 @@ class Asked(msgspec.Struct, frozen=True):
 class Front:
     """Raises SettingsError for settings with which the control plane cannot be reached."""
 
-    def __init__(self, settings: GatewaySettings, registry: Registry, openapi: OpenApi) -> None:
+    def __init__(self, settings: GatewaySettings, registry: Registry, openapi: OpenApi, own: OwnGroups) -> None:
         self._registry = registry
         self._openapi = openapi
+        self._own = own
         self._upstream = Upstream(settings)
         self._allowed: OrderedDict[bytes, float] = OrderedDict()
 
@@ -79,11 +94,31 @@ class Front:
 
     async def check(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
         """Authorize a read of the gateway's own kinds; raises ApiError 401, 403 and 503."""
-        posing = impersonation(request)
-        if not identity.authorization and not posing:
+        if not identity.authorization and not impersonation(request):
             return
         if not self._upstream.lends(identity):
-            raise ApiError(403, "Forbidden", "only the control plane can let somebody act for another user")
+            raise ApiError(403, "Forbidden", "only the control plane can permit a user to impersonate another one")
+        await self.permit(request, identity, asked)
+
+    def lends(self, identity: Identity) -> bool:
+        """Whether the control plane can be asked in the name of this identity."""
+        return self._upstream.lends(identity)
+
+    async def ask(
+        self, identity: Identity, request: BaseRequest, path: str, question: Manifest
+    ) -> tuple[int, Manifest]:
+        """Create a review with the caller's credentials: code and object of the answer. Raises ApiError."""
+        code, _, body = await self._upstream.ask(
+            identity, request, "POST", path, accept="application/json", body=encode(question)
+        )
+        try:
+            return code, _decode(body)
+        except msgspec.MsgspecError:
+            return code, {}
+
+    async def permit(self, request: BaseRequest, identity: Identity, asked: Asked) -> None:
+        """Ask the control plane, with the caller's credentials, whether it may; raises ApiError 401, 403 and 503."""
+        posing = impersonation(request)
         key = _digest(identity, posing.items(), asked)
         now = time.monotonic()
         if self._allowed.get(key, 0.0) > now:
@@ -100,16 +135,10 @@ class Front:
             "kind": "SelfSubjectAccessReview",
             "spec": asked.attributes(),
         }
-        code, _, body = await self._upstream.ask(
-            identity, request, "POST", _REVIEWS, accept="application/json", body=encode(review)
-        )
-        try:
-            answer = _decode(body)
-            state = answer.get("status")
-            allowed = code < 300 and isinstance(state, dict) and state.get("allowed") is True
-            why = str(answer.get("message") or (state.get("reason") if isinstance(state, dict) else "") or "")
-        except msgspec.MsgspecError:
-            allowed, why = False, ""
+        code, answer = await self.ask(identity, request, _REVIEWS, review)
+        state = answer.get("status")
+        allowed = code < 300 and isinstance(state, dict) and state.get("allowed") is True
+        why = str(answer.get("message") or (state.get("reason") if isinstance(state, dict) else "") or "")
         if allowed:
             return
         if code == 401:
@@ -127,6 +156,12 @@ class Front:
             return await self._merged(request, identity, discovery=parts == ["apis"])
         return await self._upstream.pass_on(request, identity)
 
+    async def answer_inner(
+        self, request: BaseRequest, identity: Identity, path: str, body: bytes | None
+    ) -> web.StreamResponse:
+        """Have the control plane answer what another server left to it; `path` is encoded and includes the query."""
+        return await self._upstream.pass_on(request, identity, path=path, body=body)
+
     async def _merged(self, request: BaseRequest, identity: Identity, *, discovery: bool) -> web.Response:
         accept = _discovery_accept(request.headers.get("Accept", ""))
         code, media, body = await self._upstream.ask(
@@ -135,24 +170,44 @@ class Front:
         if code == 200:
             try:
                 document = _decode(body)
-                merged = _with_group(document, self._registry) if discovery else self._with_paths(document)
+                merged = await self._with_groups(document) if discovery else self._with_paths(document)
             except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
                 text = f"the control plane does not answer like one at {request.path}: {error}"
                 raise ApiError(502, "BadGateway", text) from error
             body = encode(merged)
         return web.Response(body=body, status=code, headers={"Content-Type": media})
 
+    async def _with_groups(self, document: Manifest) -> Manifest:
+        """The document at /apis, aggregated or not, with the gateway's groups instead of those of the same names.
+
+        Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for a malformed one.
+        """
+        if document.get("kind") == "APIGroupList":
+            own = self._own.group_list()["groups"]
+            names = {group["name"] for group in own}
+            groups = [group for group in document.get("groups") or () if group["name"] not in names]
+            return {**document, "groups": [*groups, *own]}
+        if document.get("kind") == AGGREGATED:
+            own = (await self._own.aggregated(str(document["apiVersion"]).rpartition("/")[2]))["items"]
+            names = {item["metadata"]["name"] for item in own}
+            items = [item for item in document.get("items") or () if item["metadata"]["name"] not in names]
+            return {**document, "items": [*items, *own]}
+        return document
+
     def _with_paths(self, document: Manifest) -> Manifest:
         """The document at /openapi/v3 with the gateway's paths."""
         kept = document.get("paths") or {}
-        paths = {path: place for path, place in kept.items() if not path.startswith(f"apis/{GROUP}")}
+        groups = tuple(f"apis/{group}" for group in self._registry.groups())
+        paths = {path: place for path, place in kept.items() if not path.startswith(groups)}
         own = self._openapi.find("openapi/v3")
         return {**document, "paths": {**paths, **(_decode(own.body)["paths"] if own is not None else {})}}
 
 
 def is_own(parts: list[str]) -> bool:
     """Whether a path is of the gateway's own kinds and documents."""
-    return parts[:2] in (["apis", GROUP], ["fleetlog", "v1"]) or parts[:4] == ["openapi", "v3", "apis", GROUP]
+    if parts[:3] == ["openapi", "v3", "apis"]:
+        return len(parts) > 3 and parts[3] in (GROUP, RESOURCE)
+    return parts[:2] == ["fleetlog", "v1"] or (parts[:1] == ["apis"] and len(parts) > 1 and parts[1] in _OWN)
 
 
 def _digest(identity: Identity, posing: Iterable[tuple[str, str]], asked: Asked) -> bytes:
@@ -174,22 +229,7 @@ def _discovery_accept(accept: str) -> str:
     """The part of an Accept header that asks for JSON: what is to be added to has to be read."""
     kept = [
         ";".join([media, *(f"{name}={value}" for name, value in parameters.items())])
-        for media, parameters in clauses(accept)
+        for media, _, parameters in clauses(accept)
         if media == "application/json"
     ]
     return ",".join(kept) or "application/json"
-
-
-def _with_group(document: Manifest, registry: Registry) -> Manifest:
-    """The document at /apis, aggregated or not, with the gateway's group instead of one of the same name.
-
-    Any other document is returned as it is. Raises KeyError, TypeError and AttributeError for one that is malformed.
-    """
-    if document.get("kind") == "APIGroupList":
-        groups = [group for group in document.get("groups") or () if group["name"] != GROUP]
-        return {**document, "groups": [*groups, *registry.api_group_list()["groups"]]}
-    if document.get("kind") == AGGREGATED:
-        version = str(document["apiVersion"]).rpartition("/")[2]
-        items = [item for item in document.get("items") or () if item["metadata"]["name"] != GROUP]
-        return {**document, "items": [*items, *registry.aggregated(core=False, version=version)["items"]]}
-    return document

@@ -19,8 +19,8 @@ from yarl import URL
 
 from services._kit.base.settings import SettingsError
 from services._kit.kube.answers.relay import forwarded, relay
+from services._kit.proxying.front_identity import Identity
 from services.apiserver.core.status_errors import ApiError
-from services.gateway.protocol.front_auth import Identity
 from services.gateway.settings import GatewaySettings
 
 CONNECT_SECONDS: Final = 5.0
@@ -40,9 +40,9 @@ class Upstream:
 
     async def start(self) -> None:
         """Open the sessions; connections are made with the first request."""
-        self._plain = _session(self._plain_tls)
+        self._plain = passing_session(self._plain_tls)
         if self._certificate_tls is not None:
-            self._certified = _session(self._certificate_tls)
+            self._certified = passing_session(self._certificate_tls)
 
     async def stop(self) -> None:
         """Close every connection."""
@@ -95,8 +95,13 @@ class Upstream:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._silent(error) from error
 
-    async def pass_on(self, request: BaseRequest, identity: Identity) -> web.StreamResponse:
-        """Send a request on and stream the answer back as it comes; raises ApiError before it began."""
+    async def pass_on(
+        self, request: BaseRequest, identity: Identity, *, path: str = "", body: bytes | None = None
+    ) -> web.StreamResponse:
+        """Send a request on and stream the answer back as it comes; raises ApiError before it began.
+
+        `path` with its query takes the place of the request's own, `body` that of one that was read already.
+        """
         if "Upgrade" in request.headers:
             raise ApiError(
                 501,
@@ -106,8 +111,8 @@ class Upstream:
         session, credentials = self._way(identity)
         headers = forwarded(request)
         headers.update(credentials)
-        url = URL(f"{self.url}{request.rel_url.raw_path_qs}", encoded=True)
-        data = request.content if request.can_read_body else None
+        url = URL(f"{self.url}{path or request.rel_url.raw_path_qs}", encoded=True)
+        data = body if body is not None else request.content if request.can_read_body else None
         try:
             answer = await session.request(request.method, url, headers=headers, data=data, allow_redirects=False)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -139,7 +144,8 @@ async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+def passing_session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+    """A session for requests of many clients that are passed on as they are, over any number of connections."""
     connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, ssl=tls if tls is not None else True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     # A cookie jar would send what one answer set with requests of other clients.

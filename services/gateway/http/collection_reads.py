@@ -12,8 +12,10 @@ from services._kit.base.clock import Clock
 from services.apiserver.core.request import ListOptions, RequestInfo, revision_of
 from services.apiserver.core.status_errors import bad_request, expired, not_found
 from services.apiserver.kinds.kind_model import Kind
-from services.apiserver.reads.list_requests import CHUNK, WatchRequest, list_page, refuse_future
+from services.apiserver.reads.list_requests import list_page, refuse_future
+from services.apiserver.reads.list_stream import as_json, parts_of
 from services.apiserver.reads.request_selectors import Selection
+from services.apiserver.reads.watch_requests import WatchRequest
 from services.apiserver.store.store_port import Key
 from services.apiserver.tables.printer import table
 from services.gateway.protocol.rendered_views import Encoder, FactView
@@ -33,6 +35,7 @@ class Reader:
         self._grown = grown
         self._clock = clock
         self.encoder = encoder
+        self._turns = asyncio.Lock()
         self.watches = 0
 
     def table(self, kind: Kind, objects: list[Manifest], include: str, version: str, columns: bool) -> Manifest:
@@ -54,14 +57,9 @@ class Reader:
         """Objects of a collection; raises ApiError 400, 410 and 504."""
         collection = self._catalog[view.kind.resource.plural]
         await self._reach(collection, options)
-        page = list_page(collection, view.kind, info.namespace, options, _selection(view, info, options))
-        parts = []
-        for start in range(0, len(page.entries), CHUNK):
-            entries = page.entries[start : start + CHUNK]
-            await view.load(entries)
-            parts += view.parts(entries)
-            await asyncio.sleep(0)
-        return view.list_of(parts, page.meta)
+        selection = _selection(view, info, options)
+        page = await list_page(collection, view.kind, info.namespace, options, selection, self._turns)
+        return b"".join([chunk async for chunk in as_json(view, page, parts_of(view, page, self._turns))])
 
     async def watching(self, info: RequestInfo, view: FactView, options: ListOptions) -> WatchRequest:
         """A watch that can begin; raises ApiError 400 and 504."""
@@ -92,7 +90,7 @@ class Reader:
                 while collection.revision < own:
                     await self._grown()
         except TimeoutError:
-            refuse_future(own, collection.revision)
+            refuse_future(own, collection.revision, retry=1)
         if options.watch or own == asked:
             return
         if options.match == "Exact" or options.limit:

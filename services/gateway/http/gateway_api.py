@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -13,17 +13,27 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
+from services._kit.base import http_stop
 from services._kit.base.health import Health
+from services._kit.proxying.caller_exchange import BrokenAnswer
+from services._kit.proxying.caller_limits import TooManyRequests
+from services._kit.proxying.front_identity import Authenticator, Identity, Unauthenticated, tls_of
+from services._rules.metrics.metric_questions import VERSIONS as MEASURED
 from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path, truth, version_document
-from services.apiserver.core.status_errors import ApiError, no_such_path
+from services.apiserver.core.status_errors import ApiError, no_such_path, too_many_requests, unauthorized
 from services.apiserver.openapi.serve import OpenApi
 from services.apiserver.reads.negotiation import discovery_media, discovery_version, negotiate, not_acceptable
 from services.apiserver.reads.watch_stream import send_watch, watch_response
+from services.gateway.front.caller_reviews import CallerReviews
 from services.gateway.front.front import Asked, Front, is_own
+from services.gateway.front.search_door import SearchDoor
 from services.gateway.gateway_history import Histories
 from services.gateway.http.collection_reads import Reader
+from services.gateway.member_metrics.metric_documents import GatewayGroups, usage_kinds
+from services.gateway.member_metrics.metrics_door import MetricsDoor
+from services.gateway.member_metrics.served_metrics import ServedMetrics
+from services.gateway.members.member_door import MemberDoor
 from services.gateway.metrics import GatewayMetrics
-from services.gateway.protocol.front_auth import Authenticator, Identity, tls_of
 from services.gateway.protocol.rendered_views import FactView
 from services.gateway.protocol.served_kinds import VERSIONS, ServedKind, served, target_of
 from services.gateway.settings import GatewaySettings
@@ -35,7 +45,12 @@ LIFETIME: Final = (1800.0, 3600.0)
 """Seconds after which a watch without a time of its own ends; drawn from this range so that not all return at once."""
 RELEASE: Final = "v1.30.0+fleetlog"
 _READING: Final = frozenset({"GET", "HEAD"})
-_PATHS: Final = ["/apis", f"/apis/{GROUP}", *(f"/apis/{GROUP}/{version}" for version in VERSIONS)]
+_SERVED: Final = {GROUP: VERSIONS, **MEASURED}
+_PATHS: Final = [
+    "/apis",
+    *(f"/apis/{group}" for group in _SERVED),
+    *(f"/apis/{group}/{version}" for group, versions in _SERVED.items() for version in versions),
+]
 _OTHER_PATHS: Final = [
     "/fleetlog/v1/history",
     "/healthz",
@@ -58,19 +73,27 @@ class Api:
         health: Health,
         metrics: GatewayMetrics,
         loaded: Callable[[], bool],
+        members: Callable[[Front | None], MemberDoor],
+        measured: Callable[[CallerReviews], MetricsDoor],
+        served_metrics: ServedMetrics | None,
     ) -> None:
         self._settings = settings
         self._loaded = loaded
         self._reader = reader
-        self._registry = served()
+        self._registry = served(usage_kinds())
         self._openapi = OpenApi(self._registry, RELEASE)
         self._histories = histories
         self._health = health
         self._metrics = metrics
-        self._authenticator = Authenticator(settings)
+        self._authenticator = Authenticator(settings, "gateway", passes_on=bool(settings.upstream_url))
         self._tls = tls_of(settings)
-        self._front = Front(settings, self._registry, self._openapi) if settings.upstream_url else None
+        self._groups = GatewayGroups(self._registry, served_metrics)
+        self._front = Front(settings, self._registry, self._openapi, self._groups) if settings.upstream_url else None
+        self.members = members(self._front)
+        self._measured = measured(self.members.reviews)
+        self._search = SearchDoor(settings, self.members.reviews, self._front) if settings.search_url else None
         self._runner: web.ServerRunner | None = None
+        self._underway = http_stop.Underway()
         self._watches: set[asyncio.Task[Any]] = set()
         self._log = structlog.get_logger(__name__)
         self.port = 0
@@ -80,7 +103,10 @@ class Api:
         """Listen; raises OSError when the port is taken."""
         if self._front is not None:
             await self._front.start()
-        server = web.Server(self._handle, access_log=None)
+        if self._search is not None:
+            await self._search.start()
+        # What is handed on to a member goes as it came, and ends with the connection of its caller.
+        server = web.Server(self._handle, access_log=None, auto_decompress=False, handler_cancellation=True)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=GOODBYE_SECONDS)
         await self._runner.setup()
         settings = self._settings
@@ -93,18 +119,24 @@ class Api:
         self.url = f"{'https' if self._tls else 'http'}://{settings.api_host}:{self.port}"
 
     async def stop(self) -> None:
-        """End watches and stop listening."""
+        """End watches, answer what is under way, and stop listening."""
         for task in list(self._watches):
             task.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
         if self._runner is not None:
-            await self._runner.cleanup()
+            await http_stop.stop(self._runner, self._underway, GOODBYE_SECONDS)
             self._runner = None
         if self._front is not None:
             await self._front.stop()
+        if self._search is not None:
+            await self._search.stop()
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
         """Answer one request; never raises."""
+        with self._underway:
+            return await self._answer(request)
+
+    async def _answer(self, request: BaseRequest) -> web.StreamResponse:
         began = time.perf_counter()
         verb, resource = request.method.lower(), ""
         try:
@@ -113,10 +145,22 @@ class Api:
             if parts and parts[0] in ("healthz", "livez", "readyz"):
                 return self._healthy(parts[0])
             identity = self._identify(request)
+            if self.members.concerns(parts):
+                response = await self._kept(self.members.answer(request, query, identity, parts))
+                self._metrics.requests.labels(verb, "clusters/proxy", str(response.status)).inc()
+                return response
+            if self._search is not None and self._search.concerns(parts):
+                response = await self._kept(self._search.answer(request, identity, parts))
+                self._metrics.requests.labels(verb, "search", str(response.status)).inc()
+                return response
+            if self._measured.concerns(parts):
+                response = await self._measured.answer(request, query, identity, parts)
+                self._metrics.requests.labels(verb, parts[1], str(response.status)).inc()
+                return response
             target = target_of(self._registry, parts)
             if self._front is not None:
                 if not is_own(parts):
-                    response = await self._passed_on(self._front, request, parts, identity)
+                    response = await self._kept(self._front.answer(request, identity, parts))
                     self._metrics.requests.labels(verb, "passed on", str(response.status)).inc()
                     return response
                 await self._front.check(request, identity, _asked(request.path, query, target))
@@ -126,9 +170,11 @@ class Api:
             else:
                 response = await self._other(request, parts, identity)
         except ApiError as failure:
-            response = _json(failure.encode(), failure.code)
-        except (ConnectionError, asyncio.CancelledError):
-            raise
+            response = _refused(failure)
+        except TooManyRequests as error:
+            response = _refused(too_many_requests(str(error)))
+        except ConnectionError:
+            return BrokenAnswer(request)
         except Exception as error:  # noqa: BLE001 - a bug in one answer is reported to its client and ends nothing
             self._log.exception("request failed", method=request.method, path=request.path)
             text = f"Internal error occurred: {type(error).__name__}: {error}"
@@ -141,17 +187,18 @@ class Api:
     def _identify(self, request: BaseRequest) -> Identity:
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
-        return self._authenticator.identify(request.headers, certificate)
+        try:
+            return self._authenticator.identify(request.headers, certificate)
+        except Unauthenticated as error:
+            raise unauthorized(str(error)) from None
 
-    async def _passed_on(
-        self, front: Front, request: BaseRequest, parts: list[str], identity: Identity
-    ) -> web.StreamResponse:
-        """Let the control plane answer; a stop of the gateway ends it."""
+    async def _kept(self, answer: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
+        """An answer that another server gives; a stop of the gateway ends it."""
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
         try:
-            return await front.answer(request, identity, parts)
+            return await answer
         finally:
             self._watches.discard(task)
 
@@ -195,14 +242,14 @@ class Api:
         if parts[:3] == ["fleetlog", "v1", "history"] and len(parts) == 6:
             self._log.info("history", user=identity.user, path=request.path)
             return _json(await self._histories.document(*parts[3:]))
-        document = self._document(request, parts)
+        document = await self._document(request, parts)
         if document is None:
             raise no_such_path()
         return document
 
-    def _document(self, request: BaseRequest, parts: list[str]) -> web.Response | None:
+    async def _document(self, request: BaseRequest, parts: list[str]) -> web.Response | None:
         """Discovery, version and OpenAPI."""
-        accept, registry = request.headers.get("Accept", ""), self._registry
+        accept, groups = request.headers.get("Accept", ""), self._groups
         version = discovery_version(accept)
         found: Manifest | None = None
         match parts:
@@ -211,16 +258,18 @@ class Api:
             case ["version"]:
                 found = version_document(RELEASE)
             case ["api" | "apis" as root] if version:
-                body = encode(registry.aggregated(core=root == "api", version=version))
+                core = root == "api"
+                shown = self._registry.aggregated(core=True, version=version) if core else None
+                body = encode(shown or await groups.aggregated(version))
                 return web.Response(body=body, headers={"Content-Type": discovery_media(version)})
             case ["api"]:
-                found = registry.api_versions()
+                found = self._registry.api_versions()
             case ["apis"]:
-                found = registry.api_group_list()
+                found = groups.group_list()
             case ["apis", group]:
-                found = registry.api_group(group)
+                found = groups.group(group)
             case ["apis", group, name]:
-                found = registry.api_resource_list(group, name)
+                found = await groups.resource_list(group, name)
             case ["openapi", *_]:
                 document = self._openapi.find("/".join(parts), accept)
                 if document is not None:
@@ -238,6 +287,12 @@ def _asked(path: str, query: dict[str, str], target: tuple[ServedKind, RequestIn
     watches = info.watch_prefix or truth(query.get("watch"))
     verb = "watch" if watches else "get" if info.name else "list"
     return Asked(verb, path, kind.resource, info.namespace, info.name, info.subresource)
+
+
+def _refused(failure: ApiError) -> web.Response:
+    response = _json(failure.encode(), failure.code)
+    response.headers.update(failure.headers or {})
+    return response
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services.apiserver.core.request import RequestInfo, resource_path
 from services.apiserver.core.status_errors import ApiError
-from services.apiserver.kinds.kind_model import Kind, Resource, Subresource
+from services.apiserver.kinds.kind_model import Kind, Resource, Schema, Subresource
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.tables.human import duration, parse_time
 from services.apiserver.tables.printer import NAME, Cells, Column, Printer, name_of
@@ -18,11 +19,22 @@ from services.gateway.views.view_shapes import GROUP
 from services.gateway.views.work_views import WORKS
 
 VERSIONS: Final = ("v1alpha2", "v1alpha1")
+OTHERS_PRIORITY: Final = 100
+"""Of groups whose plurals are also those of other groups: short names lead to the others."""
 VERBS: Final = ("get", "list", "watch")
 """No verb that writes: garbage and namespace controllers skip read-only kinds."""
-_OPEN: Final[Manifest] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_BINDING_TEXT: Final = "Where an object runs: what was asked, what was decided and what the clusters report."
-_WORK_TEXT: Final = "What one member cluster shall hold, and what was seen there."
+
+
+@cache
+def _schemas() -> dict[tuple[str, str], Schema]:
+    """The schemas of the kinds by kind and version; they are made when they are first asked for."""
+    from services.apiserver.crds.generate import definitions
+
+    return {
+        (crd["spec"]["names"]["kind"], version["name"]): version["schema"]["openAPIV3Schema"]
+        for crd in definitions(optional=True)
+        for version in crd["spec"]["versions"]
+    }
 
 
 class ServedKind(Kind):
@@ -30,16 +42,16 @@ class ServedKind(Kind):
 
     custom = True
 
-    def __init__(self, resource: Resource, text: str, hint: str, printer: Printer) -> None:
-        schema = {
-            "type": "object",
-            "description": f"{text} A projection of the log: it cannot be written.",
-            "required": ["spec"],
-            "properties": {"spec": _OPEN, "status": _OPEN},
-        }
-        super().__init__(resource, schema=schema)
+    def __init__(self, resource: Resource, hint: str, printer: Printer) -> None:
+        super().__init__(resource)
         self.hint = hint
         self.printer = printer
+
+    @property
+    def schema(self) -> Schema:
+        """What `kubectl explain` shows: the fields as the definition of the kind has them."""
+        given = _schemas()[self.resource.kind, self.resource.version]
+        return {**given, "description": f"{given['description']} A projection of the log: it cannot be written."}
 
     def read_only(self, method: str) -> ApiError:
         """405 for every write."""
@@ -104,17 +116,19 @@ def _kinds() -> list[ServedKind]:
                 version, f"{prefix}ResourceBinding", plural, f"{prefix[:1].lower()}rb", namespaced=namespaced
             )
             hint = f"change the resource template or its {prefix}PropagationPolicy"
-            found.append(ServedKind(resource, _BINDING_TEXT, hint, printer))
+            found.append(ServedKind(resource, hint, printer))
     hint = "change the resource template, its PropagationPolicy (where it runs) or an OverridePolicy"
-    found.append(ServedKind(_resource("v1alpha1", "Work", WORKS, "wk"), _WORK_TEXT, hint, _WORK))
+    found.append(ServedKind(_resource("v1alpha1", "Work", WORKS, "wk"), hint, _WORK))
     return found
 
 
-def served() -> Registry:
-    """The registry of all served kinds."""
+def served(others: Iterable[Kind] = ()) -> Registry:
+    """The registry of all served kinds; `others` are answered by other parts of the gateway."""
     registry = Registry()
     for kind in _kinds():
         registry.add_kind(kind)
+    for other in others:
+        registry.add_kind(other, group_priority=OTHERS_PRIORITY)
     return registry
 
 

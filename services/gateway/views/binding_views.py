@@ -18,21 +18,35 @@ from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
-from services._rules.delivery.work_status import FAILED_SUMMARY, FULLY_APPLIED, NOT_COUNTED, NOT_FULLY_APPLIED, NOT_YET
+from services._rules.binding_versions import converted
+from services._rules.delivery.work_status import (
+    FAILED_SUMMARY,
+    FULLY_APPLIED,
+    NOT_COUNTED,
+    NOT_FULLY_APPLIED,
+    NOT_YET,
+    NOWHERE,
+)
 from services._rules.effective import effective, tasks_of
+from services._rules.generations import generation_of
 from services._rules.identities import binding_id, binding_uid
 from services._rules.kubernetes.quantity import QuantityError
-from services._rules.names import binding_name
+from services._rules.names import binding_name, binding_reference_key
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import answered
 from services._rules.scheduling.scheduling_views import Status
 from services.apiserver.store.store_port import Key
-from services.gateway.state import Bound
+from services.gateway.state import Bound, Owner
 from services.gateway.views.view_shapes import GROUP, condition, fields_of, summed, time_text
 
 NAMESPACED: Final = "resourcebindings"
 CLUSTER_WIDE: Final = "clusterresourcebindings"
 SCHEDULED_MESSAGE: Final = "Binding has been scheduled successfully."
+OWNERS_ANNOTATION: Final = "gateway.fleetlog.io/required-by"
+"""How many bindings depend on one, where it does not show all of them."""
+LEFT: Final = (
+    "It has left all of these clusters since. No policy claims the object, so it is not placed again until one does."
+)
 _LISTED: Final = 3
 """Refusing clusters that the condition names; all are in the aggregated status."""
 _LONGEST: Final = 300
@@ -64,6 +78,8 @@ def labels_of(bound: Bound) -> dict[str, str]:
         cluster_wide = policy.key.kind == "ClusterPropagationPolicy"
         claim = const.CLUSTER_PROPAGATION_POLICY_ID_LABEL if cluster_wide else const.PROPAGATION_POLICY_ID_LABEL
         labels[claim] = policy.id
+    for owner in bound.owners:
+        labels[const.DEPENDED_BY_LABEL_PREFIX + binding_reference_key(owner.namespace, owner.name)] = owner.id
     return labels
 
 
@@ -76,6 +92,10 @@ def _annotations(bound: Bound) -> dict[str, str]:
     elif policy is not None:
         annotations[const.PROPAGATION_POLICY_NAMESPACE_ANNOTATION] = policy.key.namespace
         annotations[const.PROPAGATION_POLICY_NAME_ANNOTATION] = policy.key.name
+    if isinstance(binding.dependencies, Raw):
+        annotations[const.DEPENDENCIES_ANNOTATION] = bytes(binding.dependencies).decode()
+    if bound.owner_count > len(bound.owners):
+        annotations[OWNERS_ANNOTATION] = str(bound.owner_count)
     placement = _placement(bound)
     if placement is not None and isinstance(placement.placement, Raw):
         annotations[const.APPLIED_PLACEMENT_ANNOTATION] = bytes(placement.placement).decode()
@@ -92,14 +112,26 @@ def metadata_of(bound: Bound, version: str) -> Manifest:
     metadata |= {
         "uid": binding_uid(key, binding.uid),
         "resourceVersion": version,
-        "generation": binding.generation,
+        "generation": _generation(bound),
         "creationTimestamp": time_text(binding.created_at),
         "labels": labels_of(bound),
         "annotations": _annotations(bound),
         "ownerReferences": [owner(binding.api_version, binding.kind, key, binding.uid)],
-        "finalizers": [const.RESOURCE_BINDING_FINALIZER if key.namespace else const.CLUSTER_RESOURCE_BINDING_FINALIZER],
+        "finalizers": _finalizers(binding),
     }
     return metadata
+
+
+def _finalizers(binding: BindingRequested) -> list[str]:
+    if not binding.key.namespace:
+        return [const.CLUSTER_RESOURCE_BINDING_FINALIZER]
+    distributed = isinstance(binding.dependencies, Raw)
+    return [const.RESOURCE_BINDING_FINALIZER, *([const.DEPENDENCIES_FINALIZER] if distributed else [])]
+
+
+def _generation(bound: Bound) -> int:
+    """It grows with every change of the spec, clusters and eviction tasks included."""
+    return generation_of(asked(bound), bound.placement, bound.eviction, bound.descheduling)
 
 
 def owner(api_version: str, kind: str, key: ObjectKey, uid: str) -> Manifest:
@@ -115,22 +147,20 @@ def owner(api_version: str, kind: str, key: ObjectKey, uid: str) -> Manifest:
 
 
 def build(bound: Bound, version: str, api_version: str = const.BINDING_API) -> Manifest:
-    """The whole binding; parts of its facts stay JSON as they are. v1alpha1 has the older shape.
+    """The whole binding in a version; in the present one, parts of its facts stay JSON as they are.
 
     Source: docs/sources.md#bindings.
     """
-    binding = asked(bound)
-    spec = _spec(bound)
-    status = _status(bound)
-    if api_version == const.WORK_API:
-        spec, status = _older_spec(spec), _older_status(status)
-    return {
-        "apiVersion": api_version,
-        "kind": "ResourceBinding" if binding.key.namespace else "ClusterResourceBinding",
+    present = {
+        "apiVersion": const.BINDING_API,
+        "kind": "ResourceBinding" if asked(bound).key.namespace else "ClusterResourceBinding",
         "metadata": metadata_of(bound, version),
-        "spec": spec,
-        "status": status,
+        "spec": _spec(bound),
+        "status": _status(bound),
     }
+    if api_version == const.BINDING_API:
+        return present
+    return converted(msgspec.json.decode(msgspec.json.encode(present)), api_version)
 
 
 def _placement(bound: Bound) -> PlacementDecided | PlacementFailed | None:
@@ -155,7 +185,14 @@ def _spec(bound: Bound) -> Manifest:
     tasks = tasks_of(bound.eviction, binding.uid)
     if tasks:
         spec["gracefulEvictionTasks"] = [_task(task) for task in tasks]
+    if bound.owners:
+        spec["requiredBy"] = [_owner(item) for item in bound.owners]
     return spec
+
+
+def _owner(item: Owner) -> Manifest:
+    entry: Manifest = {"namespace": item.namespace, "name": item.name}
+    return entry | ({"clusters": [_target(target) for target in item.clusters]} if item.clusters else {})
 
 
 def targets_of(bound: Bound) -> tuple[TargetCluster, ...]:
@@ -208,15 +245,19 @@ def _status(bound: Bound) -> Manifest:
     conditions: list[Manifest] = []
     placement, rollup = _placement(bound), _rollup(bound)
     if placement is not None and bound.scheduled is not None:
+        current = _is_current(bound, placement)
         if bound.observed_generation:
-            status["schedulerObservedGeneration"] = _observed_generation(bound, placement)
+            present = _generation(bound)
+            status["schedulerObservedGeneration"] = present if current else min(bound.observed_generation, present)
         if placement.affinity_name:
             status["schedulerObservingAffinityName"] = placement.affinity_name
         if placement.scheduled_at:
-            status["lastScheduledTime"] = time_text(placement.scheduled_at)
+            status["lastScheduledTime"] = time_text(_last_run(bound, placement) if current else placement.scheduled_at)
         reason, message = "Success", SCHEDULED_MESSAGE
         if isinstance(placement, PlacementFailed):
             reason, message = placement.reason, placement.message
+        elif _has_left(bound, placement):
+            message = f"{message} {LEFT}"
         conditions.append(condition("Scheduled", bound.scheduled, reason, message))
     if rollup is not None and bound.applied is not None:
         words = FULLY_APPLIED if rollup.fully_applied else NOT_FULLY_APPLIED
@@ -234,6 +275,8 @@ def _failures(rollup: StatusRolledUp) -> str:
     silent = [item.cluster for item in rollup.items if not item.applied and item.message in ("", NOT_YET)]
     failed = [item for item in rollup.items if item.message not in ("", NOT_YET)]
     parts = [f"{item.cluster}: {_reason(item)}" for item in failed[:_LISTED]]
+    if not rollup.items and not rollup.fully_applied:
+        parts.append(NOWHERE)
     if len(failed) > _LISTED:
         parts.append(f"and {len(failed) - _LISTED} more clusters")
     if silent:
@@ -247,24 +290,38 @@ def _reason(item: ClusterStatusItem) -> str:
     return item.message.removeprefix(FAILED_SUMMARY).removeprefix(f"cluster {item.cluster}: ")[:_LONGEST]
 
 
-def _observed_generation(bound: Bound, placement: PlacementDecided | PlacementFailed) -> int:
-    """Generation for which scheduling is up to date: the present one where it asks for nothing new.
+def _has_left(bound: Bound, placement: PlacementDecided | PlacementFailed) -> bool:
+    """Whether an object left all clusters that it was placed in, and nothing places it again."""
+    return asked(bound).policy is None and bool(placement.clusters) and not targets_of(bound)
+
+
+def _is_current(bound: Bound, placement: PlacementDecided | PlacementFailed) -> bool:
+    """Whether scheduling is up to date: what was decided stands, and answers what is asked for now.
 
     The scheduler writes nothing about a change that leaves its decision as it is. Source: docs/sources.md#scheduling.
     """
-    binding, decided = asked(bound), bound.observed_generation
-    if decided >= binding.generation or isinstance(placement, PlacementFailed):
-        return decided
+    if isinstance(placement, PlacementFailed) or targets_of(bound) != placement.clusters:
+        return False
+    if placement.binding_generation >= asked(bound).generation:
+        return True
     spec = _spec(bound)
     if fields_of(spec.get("suspension") or Raw(b"{}")).get("scheduling") or not isinstance(placement.placement, Raw):
-        return decided
+        return False
     last = time_text(placement.scheduled_at) if placement.scheduled_at else None
     try:
         view = binding_view(msgspec.json.decode(msgspec.json.encode(spec)))
-        same = answered(view, Status(placement.affinity_name, last), bytes(placement.placement).decode())
+        return answered(view, Status(placement.affinity_name, last), bytes(placement.placement).decode())
     except (msgspec.ValidationError, QuantityError, ValueError):
-        return decided
-    return binding.generation if same else decided
+        return False
+
+
+def _last_run(bound: Bound, placement: PlacementDecided | PlacementFailed) -> float:
+    """When scheduling succeeded last: what follows clusters is scheduled at each change of them and of its own spec."""
+    if bound.followed is None:
+        return placement.scheduled_at
+    binding, eviction = asked(bound), bound.eviction
+    left = eviction.provenance.decided_at if eviction is not None and eviction.uid == binding.uid else 0.0
+    return max(placement.scheduled_at, bound.ran_at, binding.provenance.decided_at, left)
 
 
 def _item(item: ClusterStatusItem) -> Manifest:
@@ -279,26 +336,3 @@ def _item(item: ClusterStatusItem) -> Manifest:
         entry["appliedMessage"] = message
     entry["health"] = item.health
     return entry
-
-
-def _older_spec(spec: Manifest) -> Manifest:
-    resource: Manifest = fields_of(spec["resource"])
-    resource.pop("uid", None)
-    if "replicas" in spec:
-        resource["replicas"] = spec["replicas"]
-    requirements = fields_of(spec["replicaRequirements"]) if "replicaRequirements" in spec else {}
-    if "resourceRequest" in requirements:
-        resource["resourcePerReplicas"] = requirements["resourceRequest"]
-    older: Manifest = {"resource": resource}
-    if "clusters" in spec:
-        older["clusters"] = spec["clusters"]
-    return older
-
-
-def _older_status(status: Manifest) -> Manifest:
-    older: Manifest = {name: status[name] for name in ("conditions", "aggregatedStatus") if name in status}
-    if "aggregatedStatus" in older:
-        older["aggregatedStatus"] = [
-            {name: value for name, value in item.items() if name != "health"} for item in older["aggregatedStatus"]
-        ]
-    return older

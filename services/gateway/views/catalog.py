@@ -20,6 +20,7 @@ from services.apiserver.store.store_port import Compacted, Key
 from services.gateway.state import Bound, Copy, GatewayState, Place
 from services.gateway.views import binding_views as bindings
 from services.gateway.views import work_views as works
+from services.gateway.views.owner_views import with_owners
 from services.gateway.views.view_shapes import GROUP
 
 TAG_BITS: Final = 8
@@ -92,10 +93,12 @@ class Collection(Projection):
         """The revision of this instance at the position of any instance's."""
         return revision if self._tag is None else self.number(revision >> TAG_BITS)
 
-    def list_at(self, group: str, resource: str, namespace: str, revision: int) -> Iterable[store_port.Entry]:
+    def list_at(
+        self, group: str, resource: str, namespace: str, revision: int, start: str = ""
+    ) -> Iterable[store_port.Entry]:
         """States as of a revision; raises Compacted below the floor and for one of another instance."""
         self._refuse_foreign(revision)
-        return super().list_at(group, resource, namespace, revision)
+        return super().list_at(group, resource, namespace, revision, start)
 
     def watch(self, group: str, resource: str, revision: int) -> Cursor:
         """Events after a revision; raises Compacted below the floor and for one of another instance."""
@@ -206,7 +209,10 @@ class Catalog:
         if bound is None or not bound.shown:
             collection.remove(place, revision)
             return
-        collection.put(place, bound, bound.revision, bindings.asked(bound).created_at)
+        # An owner that moved changes it, too.
+        collection.put(
+            place, with_owners(state, bound), max(bound.revision, revision), bindings.asked(bound).created_at
+        )
 
     def _refresh_copy(self, state: GatewayState, place: Place, revision: int) -> None:
         copy = state.copy(place.cluster, place.key)

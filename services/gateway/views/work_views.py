@@ -12,6 +12,7 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
+from services._rules.delivery.work_status import DISPATCHING, SUSPENDED
 from services._rules.identities import binding_id, work_id, work_uid
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.secrets.secret_objects import is_secret as secrecy
@@ -46,12 +47,20 @@ def _everywhere(key: ObjectKey) -> bool:
     return key.group == "" and key.resource == "namespaces"
 
 
+def _unbound(work: WorkRendered | WorkWithdrawn) -> bool:
+    """Whether no binding asks for the work: namespaces are everywhere, quotas assign their shares themselves."""
+    return work.policy is not None or _everywhere(work.key)
+
+
 def labels_of(copy: Copy) -> dict[str, str]:
     """Labels of the work: its own permanent id and that of its binding."""
     work = fact_of(copy)
     key, uid = work.key, work.uid
     labels = {const.WORK_ID_LABEL: work_id(work.cluster, key, uid)}
-    if not _everywhere(key):
+    if work.policy is not None:
+        labels[const.FEDERATED_QUOTA_NAMESPACE_LABEL] = work.policy.namespace
+        labels[const.FEDERATED_QUOTA_NAME_LABEL] = work.policy.name
+    if not _unbound(work):
         label = const.RESOURCE_BINDING_ID_LABEL if key.namespace else const.CLUSTER_RESOURCE_BINDING_ID_LABEL
         labels[label] = binding_id(key, uid)
     return labels
@@ -61,7 +70,7 @@ def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
     work = fact_of(copy)
     key = work.key
     annotations: dict[str, str] = {}
-    if not _everywhere(key):
+    if not _unbound(work):
         name = binding_name(work.kind, key.name)
         if key.namespace:
             annotations[const.RESOURCE_BINDING_NAMESPACE_ANNOTATION] = key.namespace
@@ -70,7 +79,7 @@ def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
             annotations[const.CLUSTER_RESOURCE_BINDING_NAME_ANNOTATION] = name
     rendered = copy.rendered
     if rendered is not None:
-        if not _everywhere(key):
+        if not _unbound(work):
             annotations[const.CONFLICT_RESOLUTION_ANNOTATION] = rendered.conflict_resolution.lower()
         if rendered.cluster_overrides:
             annotations[const.APPLIED_CLUSTER_OVERRIDES_ANNOTATION] = _overrides(rendered.cluster_overrides)
@@ -97,7 +106,7 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
         "namespace": shown.namespace,
         "uid": work_uid(work.cluster, key, work.uid),
         "resourceVersion": version,
-        "generation": copy.rendered.binding_generation if copy.rendered is not None else 1,
+        "generation": _generation(copy),
         "creationTimestamp": time_text(created),
         "labels": labels_of(copy),
         "annotations": _annotations(copy, redacted),
@@ -109,6 +118,13 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
         metadata["deletionTimestamp"] = time_text(copy.withdrawn)
         metadata["deletionGracePeriodSeconds"] = 0
     return metadata
+
+
+def _generation(copy: Copy) -> int:
+    """It grows with what the member gets, and by one with the deletion."""
+    rendered = copy.rendered
+    number = max(rendered.generation, 1) if rendered is not None else 1
+    return number + 1 if copy.withdrawn else number
 
 
 def is_secret(copy: Copy) -> bool:
@@ -183,16 +199,13 @@ def _status(copy: Copy) -> Manifest:
     applied, seen = _applied(copy), copy.observed
     if applied is not None and seen is not None:
         if applied.status:
-            words = ("AppliedSuccessful", "Manifest has been successfully applied")
+            said = ("AppliedSuccessful", "Manifest has been successfully applied")
         else:
-            words = ("AppliedFailed", seen.message or "Failed to apply all manifests (0/1)")
-        conditions.append(condition("Applied", applied, *words))
+            said = ("AppliedFailed", seen.message or "Failed to apply all manifests (0/1)")
+        conditions.append(condition("Applied", applied, *said))
     if copy.dispatching is not None:
-        if copy.dispatching.status:
-            words = ("Dispatching", "Work is being dispatched to member clusters.")
-        else:
-            words = ("SuspendDispatching", "Work dispatching is in a suspended state.")
-        conditions.append(condition("Dispatching", copy.dispatching, *words))
+        words = DISPATCHING if copy.dispatching.status else SUSPENDED
+        conditions.append(condition("Dispatching", copy.dispatching, words.reason, words.message))
     if copy.rendered is not None and copy.rendered.problem:
         conditions.append(condition("Degraded", Since(True, copy.since), "RenderFailed", copy.rendered.problem))
     if conditions:

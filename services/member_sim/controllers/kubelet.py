@@ -82,12 +82,21 @@ def _stage(state: State, pod: Manifest, node: str, turn: Turn) -> tuple[Stage, f
     if state.crashes(pod):
         ends = runs_to_end or pod["spec"].get("restartPolicy") == "Never"
         return ("Failed" if ends else "Crashing"), None
+    code = state.exited.get(pod["metadata"]["uid"])
+    if code is not None and present == "Running" and _stays_ended(pod, code):
+        return ("Failed" if code else "Succeeded"), None
     if not runs_to_end:
         return "Running", None
     if present != "Running":
         return "Running", None
     end = (start if start is not None else turn.now) + turn.config.job_run
     return ("Succeeded", None) if turn.now >= end else ("Running", end)
+
+
+def _stays_ended(pod: Manifest, code: int) -> bool:
+    """Whether a main process that ended is not started again."""
+    policy = pod["spec"].get("restartPolicy", "Always")
+    return policy == "Never" or (policy == "OnFailure" and not code)
 
 
 def _present(pod: Manifest) -> Stage:
@@ -129,7 +138,12 @@ def _status(state: State, pod: Manifest, node: Manifest, stage: Stage, turn: Tur
     restarts = max((c.get("restartCount", 0) for c in old.get("containerStatuses") or ()), default=0)
     if stage == "Crashing":
         restarts += 1
-    containers = [_container(c, stage, restarts, started, at) for c in pod["spec"].get("containers") or ()]
+    before = {c["name"]: c for c in old.get("containerStatuses") or ()}
+    code = state.exited.get(pod["metadata"]["uid"]) or 1
+    containers = [
+        _container(c, stage, restarts, started, at, before.get(c["name"]), code)
+        for c in pod["spec"].get("containers") or ()
+    ]
     phase = stage if stage in ("Succeeded", "Failed") else "Running"
     status: Manifest = {**old, "phase": phase}
     ready = ("True", "") if stage == "Running" else ("False", _REASONS.get(stage, ""))
@@ -157,8 +171,18 @@ def _status(state: State, pod: Manifest, node: Manifest, stage: Stage, turn: Tur
 _REASONS = {"Crashing": "ContainersNotReady", "Failed": "PodFailed", "Succeeded": "PodCompleted"}
 
 
-def _container(container: Manifest, stage: Stage, restarts: int, started: str, now: str) -> Manifest:
-    ended = {"exitCode": 1, "reason": "Error", "startedAt": started, "finishedAt": now}
+def _container(
+    container: Manifest,
+    stage: Stage,
+    restarts: int,
+    started: str,
+    now: str,
+    before: Manifest | None = None,
+    code: int = 1,
+) -> Manifest:
+    if before is not None:
+        started = ((before.get("state") or {}).get("running") or {}).get("startedAt") or started
+    ended = {"exitCode": code, "reason": "Error", "startedAt": started, "finishedAt": now}
     present: Manifest
     last: Manifest = {}
     if stage == "Crashing":
@@ -170,6 +194,8 @@ def _container(container: Manifest, stage: Stage, restarts: int, started: str, n
         present = {"terminated": {**ended, "exitCode": 0, "reason": "Completed"}}
     else:
         present = {"running": {"startedAt": now}}
+        # What is known of the run before stays.
+        last = (before or {}).get("lastState") or {}
     image = container.get("image", "")
     return {
         "name": container["name"],

@@ -9,7 +9,7 @@ import time
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.resource_quota import concerns, refusal, usage
-from services.apiserver.admission.chain import Attributes
+from services.apiserver.admission.chain import Attributes, nothing
 from services.apiserver.core import status_errors as status
 from services.apiserver.store.store_port import Event, Key, Store
 
@@ -28,8 +28,7 @@ class Quotas:
     def _on_event(self, event: Event) -> None:
         self._admitted.pop(event.entry.key, None)
 
-    async def mutate(self, attributes: Attributes) -> None:
-        """Change nothing."""
+    mutate = nothing
 
     async def validate(self, attributes: Attributes) -> None:
         """Refuse what does not fit; raises ApiError 403."""

@@ -27,6 +27,7 @@ CONFIG_MAPS = "configmaps"
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 BUDGETS = "poddisruptionbudgets.policy"
+QUOTAS = "resourcequotas"
 SCHEDULER = "scheduler"
 """Not a resource: the key under which pods without a node are scheduled together."""
 
@@ -48,12 +49,18 @@ KINDS: dict[str, tuple[str, str]] = {
     CLAIMS: ("v1", "PersistentVolumeClaim"),
     VOLUMES: ("v1", "PersistentVolume"),
     BUDGETS: ("policy/v1", "PodDisruptionBudget"),
+    QUOTAS: ("v1", "ResourceQuota"),
 }
 """Every resource the controllers watch, with its apiVersion and kind."""
 
 ROOT_CA = "kube-root-ca.crt"
 ONLY_NAMED: dict[str, str] = {SERVICE_ACCOUNTS: "default", CONFIG_MAPS: ROOT_CA}
 """Resources of which the controllers read objects of one name only; there may be very many others."""
+
+QUOTED = frozenset(
+    {APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, PODS, SERVICES, CLAIMS, BUDGETS, QUOTAS}
+)
+"""Resources of namespaces whose objects a quota can count here."""
 
 RESOURCE_OF_KIND: dict[str, str] = {kind: resource for resource, (_, kind) in KINDS.items()}
 

@@ -16,6 +16,8 @@ from services.member_sim.world.world_model import (
     NODES,
     ONLY_NAMED,
     PODS,
+    QUOTAS,
+    QUOTED,
     REPLICASETS,
     RESOURCE_OF_KIND,
     SCHEDULER_KEY,
@@ -33,7 +35,7 @@ Pair = tuple[str, str]
 _FINAL_PHASES = ("Succeeded", "Failed")
 _WORKLOADS = (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, SERVICES, CLAIMS, BUDGETS)
 _OWN = frozenset(
-    (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS)
+    (APPS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CRONJOBS, NODES, SERVICES, CLAIMS, VOLUMES, BUDGETS, QUOTAS)
 )
 
 
@@ -87,6 +89,8 @@ class State:
         self.placed_at: dict[str, float] = {}
         self.doomed_at: dict[str, float] = {}
         self.hashes: dict[tuple[str, int, int], str] = {}
+        self.exited: dict[str, int] = {}
+        """Exit codes of main processes that a client ended, by uid of the pod."""
         self.down: set[str] = set()
         """Names of nodes whose kubelet a fault has stopped."""
         self.crashing: set[tuple[str, str, str]] = set()
@@ -242,6 +246,8 @@ class State:
         """Return the keys whose decision reads this object, apart from what pods and nodes add."""
         resource = key.resource
         dirty = [key] if resource in _OWN else []
+        if resource in QUOTED:
+            dirty += [Key(QUOTAS, key.namespace, name) for name in self.in_namespace(QUOTAS, key.namespace)]
         if owner is not None and resource != PODS:
             above = self.owner_key(manifest)
             if above is not None:
@@ -333,6 +339,7 @@ class State:
         self._labelled.drop(key.namespace, (pod["metadata"].get("labels") or {}).items(), key.name)
         self.unplaced.pop(key, None)
         self.doomed_at.pop(uid, None)
+        self.exited.pop(uid, None)
         node = pod["spec"].get("nodeName")
         if node:
             there = self._pods_on.get(node, {})

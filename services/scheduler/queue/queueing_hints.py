@@ -55,6 +55,9 @@ def _lacks(
         return None
     names = compiled.affinity_names
     terms = names[names.index(_in_force(compiled, placed.affinity_name)) :] if names else ("",)
+    if placed.refusal is not None:
+        # Room does not help where a quota refuses; another choice of clusters may.
+        return QueueingHint(view, terms, failed=True)
     # A selection may fail for want of room, too; of several groups only the first failure is on record.
     room = placed.reason == NO_ROOM or (placed.reason != NO_CLUSTER and not compiled.duplicated) or len(terms) > 1
     wanted = max(0, view.replicas - sum(target.replicas or 0 for target in targets))

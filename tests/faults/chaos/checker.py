@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from schemas.manifest import Manifest
+from services._rules.policies.skip_rules import ROOT_CA
 from tests.faults.chaos import objects
 from tests.faults.chaos.endpoint import Endpoint
 from tests.faults.chaos.ledger import Key, Ledger
@@ -23,7 +24,12 @@ async def _read(endpoint: Endpoint, kinds: tuple[str, ...]) -> dict[str, list[Ma
     for kind, items in zip(kinds, lists, strict=True):
         if items is None:
             return None
-        found[kind] = [item for item in items if item["metadata"].get("namespace", "").startswith(PREFIX)]
+        # What every namespace is given is no client's.
+        found[kind] = [
+            item
+            for item in items
+            if item["metadata"].get("namespace", "").startswith(PREFIX) and item["metadata"]["name"] != ROOT_CA
+        ]
     return found
 
 

@@ -188,7 +188,7 @@ class Deletions:
                         break
                     self._places[member] += len(line)
                     record = json.loads(line)
-                    if record["subresource"] or record["resource"] == "leases":
+                    if record["subresource"] or record["resource"] == "leases" or record.get("refused"):
                         continue
                     key = (record["group"], record["resource"], record["namespace"], record["name"])
                     said = f"{record['time']} {record['verb']} by {record['user']}"

@@ -36,7 +36,7 @@ RATE: Final = 5.0
 """Operations per second."""
 CONVERGED_AT_MOST: Final = 120.0
 """Seconds within which everything holds again after the end of a cycle."""
-_HISTORY_AT_MOST: Final = 20.0
+_HISTORY_AT_MOST: Final = 60.0
 _LOOK: Final = 0.5
 _ASK_SECONDS: Final = 15.0
 """After which an operator looks whether withdrawals are held."""
@@ -170,7 +170,7 @@ class Chaos:
     async def _unready(self) -> list[str]:
         """Services that do not say that they are ready."""
         installation = self._ground.fleet.installation
-        others = {"nats", "nats_http", "gateway_api", CONTROL, *MEMBERS}
+        others = {"nats", "nats_http", "gateway_api", "search_api", CONTROL, *MEMBERS}
         found = []
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http:
             for name, port in installation.ports.items():

@@ -21,7 +21,7 @@ BEFORE_SECONDS: Final = 6.0
 HOSTILE_SECONDS: Final = 12.0
 BACK_SECONDS: Final = 10.0
 """Until everything is as before once the neighbour is sane, on a quiet machine; it is reported."""
-BACK_AT_MOST: Final = 30.0
+BACK_AT_MOST: Final = 60.0
 """The bound on a busy one."""
 _NUDGE: Final = 0.4
 _SAMPLED_SECONDS: Final = 1.0

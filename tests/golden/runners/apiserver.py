@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = "replay_apiserver.py"
 TOKEN = "admintoken"
+WITH_ROLES = ("apiserver-dev2",)
+"""Files that were recorded with role-based access control."""
 
 
 def _tool(directory: Path) -> Path | None:
@@ -28,7 +30,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _serve(directory: str) -> tuple[subprocess.Popen[str], str]:
+TOKENS = """\
+admintoken,admin,admin,"system:masters"
+alicetoken,alice,alice,"dev,team-a"
+bobtoken,bob,bob,"ops"
+caroltoken,carol,carol,"dev,ops"
+davetoken,dave,dave
+"""
+
+
+def _serve(directory: str, authorization: str) -> tuple[subprocess.Popen[str], str]:
     """A server of its own with empty memory; returns once it says that it is ready."""
     settings = {
         "FLEETLOG_APISERVER_DATA_DIR": directory,
@@ -38,8 +49,10 @@ def _serve(directory: str) -> tuple[subprocess.Popen[str], str]:
         "FLEETLOG_APISERVER_BOOTSTRAP_TOKENS": "0",
         "FLEETLOG_APISERVER_VERSION": "v1.20.2",
         "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
-        "FLEETLOG_APISERVER_ADMIN_TOKEN": TOKEN,
+        "FLEETLOG_APISERVER_TOKEN_FILE": str(Path(directory) / "tokens.csv"),
+        "FLEETLOG_APISERVER_AUTHORIZATION": authorization,
     }
+    (Path(directory) / "tokens.csv").write_text(TOKENS)
     server = subprocess.Popen(
         [sys.executable, "-m", "services.apiserver"],
         cwd=ROOT,
@@ -62,7 +75,7 @@ def replay(path: Path) -> tuple[int, int, list[str]] | None:
     if tool is None:
         return None
     with tempfile.TemporaryDirectory() as directory:
-        server, url = _serve(directory)
+        server, url = _serve(directory, "RBAC" if path.name.startswith(WITH_ROLES) else "AlwaysAllow")
         results = Path(directory) / "results.json"
         try:
             arguments = [str(path), "--server", url, "--token", TOKEN, "--insecure", "--json", str(results)]

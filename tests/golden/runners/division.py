@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from services._rules.kubernetes import quantity
-from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested, resource_usage
+from services._rules.quota.binding_usage import resource_usage
+from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested
 from services._rules.scheduling.division.weights import (
     TargetCluster,
     allocate_by_weight,

@@ -1,20 +1,11 @@
 """Replays the vectors of interpreter scripts in Lua, in a process of their own as services run them."""
 
-import asyncio
-import gzip
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from services._kit.base.logs import configure
 from services._kit.interpretation.lua.pool import LuaPool
 from services._rules.interpreter import InterpretError
 from services._rules.interpreter.scripts.script_calls import FUNCTIONS
-
-Case = dict[str, Any]
-FileRunner = Callable[[Path], tuple[int, int, list[str]] | None]
+from tests.support.recorded_files import Case, FileRunner, whole_file
 
 _OPERATIONS = {function: operation for operation, function in FUNCTIONS.items()}
 _ARGUMENTS = {
@@ -59,14 +50,5 @@ async def run_cases(cases: list[Case]) -> list[str]:
         await pool.close()
 
 
-def run_file(path: Path) -> tuple[int, int, list[str]]:
-    """Number of cases, number of passed ones, ids of failed ones."""
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-        cases = [msgspec.json.decode(line) for line in lines if line.strip()]
-    # Standard output belongs to the lines about the files.
-    configure("golden", "golden", "error")
-    failed = asyncio.run(run_cases(cases))
-    return len(cases), len(cases) - len(failed), failed
-
-
+run_file = whole_file(run_cases)
 FILE_RUNNERS: dict[str, FileRunner] = {"interpreter-lua": run_file}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services._rules.policies import matching as policy_match
+from services._rules.policies import preemption
 from services._rules.policies.cluster_affinity import affinity_of, compile_affinity, facts_of
 from services.detector.binding_request import affinity_groups
 
@@ -36,7 +37,7 @@ def _requeue(case: Case) -> bool:
         policy_match.compile_policy({"metadata": {"name": item["name"]}, "spec": item})
         for item in case["policies"] or ()
     ]
-    found = policy_match.requeued_after_priority_drop(policies, case["oldPriority"], case["newPriority"])
+    found = preemption.requeued_after_priority_drop(policies, case["oldPriority"], case["newPriority"])
     return [policy.name for policy in found] == (case["queued"] or [])
 
 

@@ -24,6 +24,7 @@ from services._rules.identity.account_tokens import (
     deletion_token,
     public,
 )
+from services._rules.identity.accounts import agent_exports
 from services.cli.nats import account_claims as claims
 from services.cli.nats.nkeys import new_key, read_key
 from tests.integration.agent.conftest import Agents, Hub, Member
@@ -102,7 +103,7 @@ async def test_unsigned_accounts_admit_no_agent(hub: Hub, open_agent: Any, story
     assert isinstance(hub.server, JwtHubServer)
     authority = hub.server.authority
     account, stranger, (seed, user) = new_key("account"), new_key("operator"), new_user()
-    allowed = activations(account, public(account), "m2", at=1)
+    allowed = activations(account, public(account), agent_exports("m2"), at=1)
     forged = agent_token(stranger, public(account), "m2", authority.book().hub, allowed, at=1)
     creds = tmp_path / "forged.creds"
     creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))
@@ -122,7 +123,7 @@ async def test_an_account_that_signs_its_own_leave_reaches_nobody(hub: Hub, tmp_
     assert isinstance(hub.server, JwtHubServer)
     authority = hub.server.authority
     signing, account, (seed, user) = read_key(authority.directory / "signing.nk"), new_key("account"), new_user()
-    allowed = activations(account, public(account), "m2", at=1)
+    allowed = activations(account, public(account), agent_exports("m2"), at=1)
     token = agent_token(signing, public(account), "m2", authority.book().hub, allowed, at=1)
     creds = tmp_path / "own.creds"
     creds.write_text(creds_text(agent_user_token(account, user, "m2", at=1), seed))

@@ -9,7 +9,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from services.apiserver.auth.authentication import ServiceAccountTokens, parse_tokens
+from services.apiserver.auth.authentication import parse_tokens
+from services.apiserver.auth.token_signing import ServiceAccountTokens
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
@@ -60,11 +61,11 @@ async def test_a_service_account_token_works_until_it_is_tampered_with(client: A
 
 
 def test_expired_tokens_are_refused() -> None:
-    signer = ServiceAccountTokens(b"k" * 32)
+    signer = ServiceAccountTokens()
     token = signer.sign({"sub": "system:serviceaccount:a:b", "exp": 100})
     assert signer.check(token, 99.0) is not None
     assert signer.check(token, 101.0) is None
-    assert ServiceAccountTokens(b"x" * 32).check(token, 99.0) is None
+    assert ServiceAccountTokens().check(token, 99.0) is None
 
 
 def test_token_files() -> None:
@@ -109,6 +110,18 @@ class TestWithTls:
                 assert (await response.json())["status"]["allowed"] is False
             code, _ = await whoami(session, secure.url, Impersonate_User="admin")
             assert code == 403
+
+    async def test_a_certificate_without_groups_has_no_rights(self, tmp_path: Path) -> None:
+        settings = Settings(data_dir=tmp_path / "roles", authorization="Node,RBAC")
+        server = ApiServer(MemoryStore(), builtin_registry(), settings)
+        await server.start()
+        try:
+            async with self.session(server, "dave", ()) as session:
+                for path, code in (("/api/v1/secrets", 403), ("/api", 200), ("/healthz", 200)):
+                    async with session.get(server.url + path) as response:
+                        assert response.status == code, path
+        finally:
+            await server.stop()
 
     async def test_kubeconfig_is_private_and_authenticates(self, secure: ApiServer) -> None:
         path = secure.settings.kubeconfig

@@ -34,7 +34,7 @@ class Backend:
         self.runner = web.AppRunner(app, shutdown_timeout=0.1)
         authority = Authority(directory)
         authority.load()
-        cert, key = authority.server(("127.0.0.1",))
+        cert, key = authority.server(("127.0.0.1", "things.default.svc"))
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.context.load_cert_chain(cert, key)
         self.context.load_verify_locations(client_ca)
@@ -65,7 +65,11 @@ class Backend:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     tokens = {"t": Identity("jane", "u1", ("devs", "qa"), {"scopes": ["a b"]})}
-    made = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path / "api", tokens=tokens, tls=False))
+    made = ApiServer(
+        MemoryStore(),
+        builtin_registry(),
+        Settings(data_dir=tmp_path / "api", tokens=tokens, tls=False, allow_local_extensions=("1",)),
+    )
     await made.start()
     yield made
     await made.stop()
@@ -98,7 +102,7 @@ async def register(server: ApiServer, backend: Backend) -> None:
 
 
 async def condition(server: ApiServer, status: str) -> dict[str, Any]:
-    async for _, obj in server.local.watch("apiregistration.k8s.io/v1", "apiservices"):
+    async for _, obj in server.local.watch("apiregistration.k8s.io/v1", "apiservices", name=f"v1.{GROUP}"):
         found = [c for c in (obj.get("status") or {}).get("conditions") or [] if c["type"] == "Available"]
         if found and found[0]["status"] == status:
             return dict(found[0])

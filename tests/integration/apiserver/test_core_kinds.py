@@ -28,16 +28,22 @@ async def test_a_definition_serves_its_objects_and_takes_them_along(client: Any)
     assert (await client("GET", gears))[0] == 404
 
 
-async def test_definition_with_cel_rules_gets_a_warning(client: Any) -> None:
-    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
+async def test_objects_obey_the_rules_of_their_definition(client: Any) -> None:
+    rule = {"rule": "self.n >= oldSelf.n", "message": "n must not fall"}
+    spec = {"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [rule]}
+    schema = {"type": "object", "properties": {"spec": spec}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "as", "kind": "A"}
     body = {"metadata": {"name": "as.x.io"}, "spec": {"group": "x.io", "scope": "Cluster", "names": names}}
     body["spec"]["versions"] = [version]
-    url = f"{client.server.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    async with client.session.post(url, json=body) as response:
-        assert response.status == 201
-        assert "are kept but not evaluated" in response.headers["Warning"]
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await client("POST", crds, body))[0] == 201
+    await until_answered(client, "/apis/x.io/v1/as", 200)
+    code, made = await client("POST", "/apis/x.io/v1/as", {"metadata": {"name": "a"}, "spec": {"n": 2}})
+    assert code == 201
+    code, status = await client("PUT", "/apis/x.io/v1/as/a", {**made, "spec": {"n": 1}})
+    cause = {"reason": "FieldValueInvalid", "message": 'Invalid value: "object": n must not fall', "field": "spec"}
+    assert (code, status["details"]["causes"]) == (422, [cause])
 
 
 async def test_a_namespace_is_found_by_a_label_with_its_name(client: Any) -> None:
@@ -89,13 +95,16 @@ async def test_an_applied_port_without_a_protocol_is_the_tcp_port(client: Any) -
     ]
 
 
-async def test_cleared_service_address_names_both_fields(client: Any) -> None:
+async def test_address_of_a_service_stays_unless_it_is_cleared(client: Any) -> None:
     path = "/api/v1/namespaces/default/services"
     _, made = await client("POST", path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     spec = {k: v for k, v in made["spec"].items() if k != "clusterIPs"}
     code, answer = await client("PUT", f"{path}/s", {**made, "spec": {**spec, "clusterIP": "None"}})
     assert code == 422
-    assert {c["field"] for c in answer["details"]["causes"]} == {"spec.clusterIPs", "spec.clusterIPs[0]"}
+    assert {c["field"] for c in answer["details"]["causes"]} == {"spec.clusterIPs[0]"}
+    del spec["clusterIP"]
+    code, answer = await client("PUT", f"{path}/s", {**made, "spec": spec})
+    assert (code, answer["spec"]["clusterIPs"]) == (200, made["spec"]["clusterIPs"])
 
 
 async def test_a_pod_is_bound_to_a_node_by_either_path(client: Any) -> None:

@@ -18,6 +18,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
+from tests.support.waiting import comes_to
 
 POLICIES = "/apis/policy.karmada.io/v1alpha1/namespaces/default/propagationpolicies"
 WIDE = "/apis/policy.karmada.io/v1alpha1/clusterpropagationpolicies"
@@ -166,6 +167,37 @@ async def test_a_cluster_is_defaulted_and_refused_as_by_its_own_server(client: A
     assert (code, written["status"]["conditions"][0]["type"]) == (200, "Ready")
 
 
+async def test_patched_taints_get_the_time_they_were_added(client: Any, control: None) -> None:
+    _, made = await client("POST", CLUSTERS, cluster())
+    assert len(made["spec"]["resourceModels"]) == 9
+    patch = {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
+    code, new = await client("PATCH", f"{CLUSTERS}/m1", patch, media=MERGE)
+    assert (code, bool(new["spec"]["taints"][0].get("timeAdded"))) == (200, True)
+    add = [{"op": "add", "path": "/spec/taints/-", "value": {"key": "l", "effect": "NoExecute"}}]
+    code, new = await client("PATCH", f"{CLUSTERS}/m1", add, media="application/json-patch+json")
+    assert (code, [bool(taint.get("timeAdded")) for taint in new["spec"]["taints"]]) == (200, [True, True])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"type": "NetworkReady", "status": "False", "reason": "", "message": ""},
+        {"type": "NetworkReady", "status": "False", "lastTransitionTime": None},
+        {"type": "a b", "status": "Perhaps", "reason": "no word"},
+    ],
+)
+async def test_conditions_of_clusters_are_not_checked(client: Any, control: None, condition: dict[str, Any]) -> None:
+    await client("POST", CLUSTERS, cluster())
+    status = {"status": {"conditions": [condition]}}
+    code, new = await client("PATCH", f"{CLUSTERS}/m1/status", status, media=MERGE)
+    assert code == 200, new
+    patch = [{"op": "add", "path": "/status/conditions/-", "value": condition}]
+    code, new = await client("PATCH", f"{CLUSTERS}/m1/status", patch, media="application/json-patch+json")
+    assert (code, len(new["status"]["conditions"])) == (200, 2)
+    wrong = {"status": {"conditions": [{"type": 1}]}}
+    assert (await client("PATCH", f"{CLUSTERS}/m1/status", wrong, media=MERGE))[0] == 422
+
+
 @pytest.mark.parametrize("kind", ["cluster", "policy"])
 async def test_an_update_may_leave_what_was_wrong_before(
     client: Any, control: None, server: ApiServer, kind: str
@@ -226,21 +258,18 @@ async def test_a_protected_object_cannot_be_deleted(client: Any) -> None:
 async def test_a_namespace_waits_for_the_protected_objects_in_it_only(client: Any) -> None:
     await client("POST", "/api/v1/namespaces", {"metadata": {"name": "ns"}})
     path, label = "/api/v1/namespaces/ns/configmaps", const.DELETION_PROTECTED_LABEL
+
+    async def code_of(place: str) -> int:
+        code: int = (await client("GET", place))[0]
+        return code
+
     await client("POST", path, {"metadata": {"name": "a-kept", "labels": {label: "Always"}}})
     await client("POST", path, {"metadata": {"name": "b-gone"}})
     await client("DELETE", "/api/v1/namespaces/ns")
-    for _ in range(100):
-        if (await client("GET", f"{path}/b-gone"))[0] == 404:
-            break
-        await asyncio.sleep(0.05)
-    assert (await client("GET", f"{path}/b-gone"))[0] == 404
+    await comes_to("the object without protection", lambda: code_of(f"{path}/b-gone"), 404)
     assert (await client("GET", f"{path}/a-kept"))[0] == 200
     await client("PATCH", f"{path}/a-kept", {"metadata": {"labels": {label: None}}}, media=MERGE)
-    for _ in range(200):
-        if (await client("GET", "/api/v1/namespaces/ns"))[0] == 404:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("the namespace is still there")
+    await comes_to("the namespace", lambda: code_of("/api/v1/namespaces/ns"), 404)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
@@ -266,3 +295,22 @@ async def test_kubectl_shows_the_refusal_and_applies_again(reachable: Path, tmp_
     assert code == 0, text
     code, text = await kubectl("get", "pp", "web", "-o", "json")
     assert msgspec.json.decode(text)["metadata"]["labels"][ID]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports", {}),
+        (
+            "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceimports",
+            {"spec": {"type": "ClusterSetIP", "ports": [{"port": 80}]}},
+        ),
+    ],
+)
+async def test_kinds_without_effect_are_warned_about(
+    client: Any, control: None, path: str, body: dict[str, Any]
+) -> None:
+    sent = body | {"metadata": {"name": "a"}}
+    async with client.session.post(f"{client.server.url}{path}", json=sent) as response:
+        assert response.status == 201, await response.text()
+        assert "is kept, but not acted on yet" in response.headers["Warning"]

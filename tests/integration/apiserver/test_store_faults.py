@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 @pytest.mark.faults
 async def test_acknowledged_writes_survive_a_killed_server(nats_server: Server) -> None:
-    store = JetStreamStore(nats_server.url, ack_timeout=1.0)
+    store = JetStreamStore(nats_server.url, ack_timeout=3.0)
     await store.start()
     acknowledged: dict[str, Entry] = {}
     uncertain: set[str] = set()
@@ -78,7 +78,7 @@ async def test_acknowledged_writes_survive_a_killed_server(nats_server: Server) 
 async def test_a_server_that_stood_still_is_heard_again(nats_server: Server) -> None:
     if not isinstance(nats_server, ProcessServer):
         pytest.skip("only a process can be made to stand still")
-    async with started(JetStreamStore(nats_server.url, ack_timeout=1.0)) as store:
+    async with started(JetStreamStore(nats_server.url, ack_timeout=3.0)) as store:
         nats_server.pause()
         with capture_logs() as told:
             waiting = asyncio.create_task(store.put(key("a"), config_map("a", v="1"), 0))
@@ -86,7 +86,7 @@ async def test_a_server_that_stood_still_is_heard_again(nats_server: Server) -> 
         nats_server.resume()
         # Whatever became of the first one: what is written afterwards is confirmed.
         await asyncio.gather(waiting, return_exceptions=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await store.put(key("b"), config_map("b", v="1"), 0)
 
 
@@ -120,7 +120,7 @@ async def test_store_resumes_loading_after_the_log_restarts(nats_server: Server)
     loading = asyncio.create_task(load(store))
     await killed.wait()
     await asyncio.to_thread(nats_server.start)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         assert await loading == 9000
 
 
@@ -135,5 +135,5 @@ async def test_store_names_a_damaged_message_and_does_not_start(nats_server: Ser
     nats_server.start()
     named = rf"stream OBJECTS, message 120 \({re.escape(spot.subject)}\) is unreadable; run `fleetlog log repair"
     with pytest.raises(StoreUnavailable, match=named):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await load(JetStreamStore(nats_server.url))

@@ -223,3 +223,38 @@ def test_subject_tokens_are_reversible_and_safe(text: str) -> None:
     assert not set(token) & set(".*> ")
     if text != "_":
         assert unescape(token) == text
+
+
+async def test_set_is_written_whole_and_its_watch_sees_it_at_once(store: AnyStore) -> None:
+    old = await store.put(key("old"), config_map("old"), 0)
+    watch = store.watch("", "configmaps", store.revision)
+    puts = [(key(f"c{number}"), config_map(f"c{number}"), 0) for number in range(30)]
+    stored = await store.put_all([*puts, (key("old"), config_map("old"), old.revision)])
+    first = stored[0].revision
+    assert [entry.revision for entry in stored] == list(range(first, first + 31))
+    assert [event.revision for event in await watch.next(5)] == [entry.revision for entry in stored]
+
+
+async def test_set_with_one_conflict_changes_nothing(store: AnyStore) -> None:
+    await store.put(key("taken"), config_map("taken"), 0)
+    revision = store.revision
+    puts = [(key("a"), config_map("a"), 0), (key("taken"), config_map("taken"), 0), (key("b"), config_map("b"), 0)]
+    with pytest.raises(Conflict):
+        await store.put_all(puts)
+    assert store.revision == revision
+    assert store.get(key("a")) is None
+    again = await store.put_all([puts[0], puts[2]])
+    assert [entry.revision for entry in again] == [revision + 1, revision + 2]
+
+
+async def test_sets_and_single_writes_do_not_mix(store: AnyStore) -> None:
+    async def set_of(name: str) -> list[int]:
+        puts = [(key(f"{name}{number}"), config_map(f"{name}{number}"), 0) for number in range(20)]
+        return [entry.revision for entry in await store.put_all(puts)]
+
+    async def single(number: int) -> None:
+        await store.put(key(f"s{number}"), config_map(f"s{number}"), 0)
+
+    made = await asyncio.gather(set_of("x"), *(single(number) for number in range(40)), set_of("y"))
+    for revisions in (made[0], made[-1]):
+        assert revisions == list(range(revisions[0], revisions[0] + 20))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from services.apiserver.reads import list_requests as reading
+from services.apiserver.reads import watch_requests as reading
 from services.apiserver.server import ApiServer
 from services.apiserver.store.object_index import Bucket
 
@@ -145,3 +145,44 @@ async def test_watchers_share_one_encoding(client: Any, server: ApiServer) -> No
             pass
         assert event.frames is not None
         assert len(event.frames) == 1
+
+
+async def test_without_initial_events_a_watch_begins_now(client: Any) -> None:
+    await client("POST", CM, config("a"))
+    async with watching(client, "sendInitialEvents=false&resourceVersionMatch=NotOlderThan") as read:
+        await client("POST", CM, config("b"))
+        assert (await read())["object"]["metadata"]["name"] == "b"
+
+
+async def test_large_events_reach_a_watch_in_several_writes(client: Any, server: ApiServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 10)
+    revision = server.store.revision
+    for name in "abc":
+        await client("POST", CM, config(name))
+    async with watching(client, f"resourceVersion={revision}") as read:
+        assert [(await read())["object"]["metadata"]["name"] for _ in "abc"] == list("abc")
+
+
+async def test_what_a_watch_is_refused_for(client: Any, server: ApiServer) -> None:
+    future = f"resourceVersion={server.store.revision + 9}"
+    initial = f"{future}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    assert (await client("GET", f"{CM}?watch=1&{initial}"))[0] == 504
+    assert (await client("GET", f"{CM}?watch=1&resourceVersion=abc"))[0] == 400
+    code, answer = await client("GET", f"{CM}?watch=1", Accept="application/yaml")
+    assert (code, "stream=watch" in str(answer)) == (406, True)
+    named = CM.replace("/api/v1/", "/api/v1/watch/") + "/a?timeoutSeconds=1&fieldSelector=metadata.name="
+    assert (await client("GET", f"{named}b"))[0] == 400
+    assert (await client("GET", f"{named}a"))[0] == 200
+
+
+async def test_reads_of_one_object(client: Any, server: ApiServer) -> None:
+    await client("POST", CM, config("a"))
+    assert (await client("GET", f"{CM}/a?resourceVersion={server.store.revision}"))[0] == 200
+    code, answer = await client("GET", f"{CM}/a?resourceVersion={server.store.revision + 1}")
+    assert (code, answer["reason"], answer["details"]["retryAfterSeconds"]) == (504, "Timeout", 1)
+    assert (await client("GET", f"{CM}/a?resourceVersion=abc"))[0] == 400
+    assert (await client("HEAD", f"{CM}/a"))[0] == 405
+    for agent, query, lines in (("curl/8", "", True), ("curl/8", "?pretty=0", False), ("x", "?pretty=T", True)):
+        url = f"{server.url}{CM}/a{query}"
+        async with client.session.get(url, headers={"User-Agent": agent}) as response:
+            assert (b"\n  " in await response.read()) == lines

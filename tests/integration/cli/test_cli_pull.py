@@ -91,11 +91,11 @@ def test_foreign_log_server_is_not_changed(commands: Commands, tmp_path: Path) -
 
 
 def test_invalid_options_are_refused_before_any_write(commands: Commands) -> None:
-    assert commands.karmadactl("join", "far", "--mode", "sideways").returncode == 2
-    assert commands.karmadactl("join", "far").returncode == 2
+    assert commands.karmadactl("join", "far", "--mode", "sideways").returncode == 1
+    assert commands.karmadactl("join", "far").returncode == 1
     unknown = commands.karmadactl("join", "far", "--mode", "pull", "--report-secrets", "All")
     assert unknown.returncode == 1
-    assert "KubeCredentials or None" in unknown.stderr
+    assert "KubeImpersonator or None" in unknown.stderr
     dry = commands.karmadactl("join", "far", "--mode", "pull", "--dry-run")
     assert (dry.returncode, dry.stdout) == (0, "cluster(far) would be joined (dry run)\n")
     assert commands.karmadactl("get", "clusters", "far").returncode == 1

@@ -57,7 +57,7 @@ async def filled(layout: Layout) -> Layout:
         logs = streams(connection)
         for number in range(3):
             await logs["FACTS"].append([wanted(f"d{i}", f"m{number}") for i in range(10)])
-        assert await until_held(logs["HISTORY"], 30, patience=30.0) == 30
+        assert await until_held(logs["HISTORY"], 30, patience=90.0) == 30
         await logs["BLOBS"].append([NewMessage(f"blob.{i:064x}", b"x" * 100) for i in range(10)])
         url = connection.nc.connected_url
         store = JetStreamStore(f"nats://hub:n@127.0.0.1:{url.port}")
@@ -125,7 +125,10 @@ async def test_a_sound_log_needs_no_repair(filled: Layout, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("part", ["data", "subject", "headers", "sequence", "checksum", "length"])
-async def test_one_changed_byte_is_mended(filled: Layout, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_one_changed_byte_is_mended(
+    filled: Layout, part: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_repair, "MEND_SECONDS", 90.0)
     broken = damage(store_of(filled), "OBJECTS", 20, part)  # type: ignore[arg-type]
     assert await repair(filled.directory, RepairOptions()) == 1
     assert f"OBJECTS #20 {broken.subject}: one byte changed; it is mended" in capsys.readouterr().out
@@ -273,7 +276,7 @@ async def test_a_block_that_the_server_compressed_is_repaired(filled: Layout) ->
         logs = streams(connection)
         for number in range(260):
             await logs["FACTS"].append([wanted("big", text + str(number))])
-        assert await until_held(logs["HISTORY"], 290, patience=30.0) == 290
+        assert await until_held(logs["HISTORY"], 290, patience=90.0) == 290
     first = blocks(store_of(filled), "HISTORY")[0]
     assert first.read_bytes().startswith(b"cmp"), "nothing was compressed"
     flip(first, first.stat().st_size // 2, 0x55)

@@ -21,7 +21,7 @@ from services._kit.kube.client import KubeClient
 from tests.integration.delivery.conftest import Desk, Member
 from tests.support.hostile_server import HostileServer, hostile_server
 
-LIMITS = Limits(first_byte_seconds=2.0, silence_seconds=2.0, answer_seconds=3.0, cache_bytes=20_000)
+LIMITS = Limits(first_byte_seconds=10.0, silence_seconds=10.0, answer_seconds=15.0, cache_bytes=20_000)
 
 
 class Front:

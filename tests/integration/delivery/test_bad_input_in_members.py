@@ -256,7 +256,8 @@ async def webhook(member: Any, fresh_name: str, tmp_path: Any) -> AsyncIterator[
         "objectSelector": {"matchLabels": {"judged": fresh_name}},
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 1,
+        # Longer than the delivery of some others takes on a busy machine.
+        "timeoutSeconds": 8,
     }
     configuration = manifest(
         "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", fresh_name, "", webhooks=[hook]

@@ -55,13 +55,13 @@ async def test_an_edited_field_is_put_back_and_told_with_its_writer(member: Any,
     assert (live["spec"]["replicas"], live["spec"]["template"]["spec"]["containers"][0]["image"]) == (1, "web:1")
 
 
-async def test_scale_change_without_manager_is_reported(member: Any, fresh_name: str) -> None:
+async def test_scale_change_is_reported_with_its_manager(member: Any, fresh_name: str) -> None:
     web = deployment(fresh_name)
     await member.apply(web)
     await member.patch(web, {"spec": {"replicas": 4}}, "scale", "horizontal-pod-autoscaler")
     key = next(key for key in member.desk.works if key.name == fresh_name)
     event = await member.desk.until(key, lambda event: bool(event.drift))
-    assert told(event.drift) == [(".spec.replicas", "")]
+    assert told(event.drift) == [(".spec.replicas", "horizontal-pod-autoscaler")]
 
 
 async def test_what_was_deleted_is_created_again_and_told(member: Any, fresh_name: str) -> None:

@@ -35,7 +35,7 @@ async def test_delivery_goes_on_soon_after_a_member_is_in_order(
         began = asyncio.get_running_loop().time()
         for key in keys:
             await ground.delivered(key)
-        assert asyncio.get_running_loop().time() - began < 20.0
+        assert asyncio.get_running_loop().time() - began < 60.0
         assert (await member.live(config_map(fresh_name, "b", "")))["data"] == {"text": "2"}
 
 
@@ -85,8 +85,7 @@ async def test_a_kind_that_cannot_be_listed_holds_up_no_other(member: Member, fr
             for n in range(40)
         ]
         await ground.delivered(ground.give(config_map(fresh_name, "a", "1")))
-        event = await ground.desk.until(accounts[0], lambda event: bool(event.reason))
-        assert "cannot be listed" in event.message
+        await ground.desk.until(accounts[0], lambda event: "cannot be listed" in event.message)
         ground.server.heal()
         for key in accounts:
             await ground.delivered(key)

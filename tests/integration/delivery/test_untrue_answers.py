@@ -11,7 +11,8 @@ from schemas.manifest import Manifest
 from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery import lane as lanes
 from services._kit.delivery import member_connection
-from services._kit.kube.client import ApiError
+from services._kit.kube.client import ApiError, KubeClient
+from services._rules.delivery.observations import FAILED
 from tests.integration.delivery.conftest import Member
 from tests.integration.delivery.hostile_front import Front, config_map, front
 from tests.support.waiting import eventually
@@ -56,6 +57,26 @@ async def test_an_answer_to_a_deletion_does_not_prove_it(
         ground.server.heal()
         await ground.desk.until(key, lambda event: event.absent)
         assert await is_gone(member, manifest)
+
+
+async def test_a_refused_deletion_is_reported_with_the_reason(
+    member: Member, fresh_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await member.namespace(fresh_name)
+    manifest = config_map(fresh_name, "a", "1")
+    async with front(member, tmp_path) as ground:
+        await ground.delivered(key := ground.give(manifest))
+
+        async def refused(*_: Any, **__: Any) -> None:
+            raise ApiError(403, "Forbidden", "protected by a policy of this cluster")
+
+        monkeypatch.setattr(KubeClient, "delete", refused)
+        withdraw(ground, key)
+        event = await ground.desk.until(key, lambda event: event.reason == FAILED)
+        assert (event.applied, event.absent) == (True, False)
+        assert "protected by a policy of this cluster" in event.message
+        monkeypatch.undo()
+        await ground.desk.until(key, lambda event: event.absent)
 
 
 async def test_object_back_after_its_withdrawal_is_removed(member: Member, fresh_name: str, tmp_path: Path) -> None:

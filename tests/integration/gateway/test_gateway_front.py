@@ -228,19 +228,23 @@ async def test_other_paths_are_reviewed_as_non_resource_urls(start_front, plane)
     assert spec == {"nonResourceAttributes": {"path": "/apis/work.karmada.io/v1alpha2", "verb": "get"}}
 
 
+OWN = ["work.karmada.io", "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"]
+
+
 @pytest.mark.parametrize("accept", ["application/json", AGGREGATED, "application/vnd.kubernetes.protobuf"])
 async def test_discovery_names_both(start_front, accept: str) -> None:
     front = await start_front()
     code, body = await front.ask("/apis", "of-bob", Accept=accept, If_None_Match="old")
     assert code == 200
     if accept == AGGREGATED:
-        assert [item["metadata"]["name"] for item in body["items"]] == ["other.example", "work.karmada.io"]
+        assert [item["metadata"]["name"] for item in body["items"]] == ["other.example", *OWN]
         assert body["items"][1]["versions"]
     else:
-        assert [group["name"] for group in body["groups"]] == ["other.example", "work.karmada.io"]
+        assert [group["name"] for group in body["groups"]] == ["other.example", *OWN]
         assert body["groups"][1]["versions"]
     assert sorted((await front.ask("/openapi/v3", "of-bob"))[1]["paths"]) == [
         "api/v1",
+        "apis/metrics.k8s.io/v1beta1",
         "apis/work.karmada.io/v1alpha1",
         "apis/work.karmada.io/v1alpha2",
     ]

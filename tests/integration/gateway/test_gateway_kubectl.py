@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from services._rules.binding_versions import converted
 from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.kubeconfig_files import write
 from services.apiserver.core.request_context import Identity
@@ -30,7 +31,8 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kube
 async def front(tmp_path):
     """An API server without the kinds that the gateway serves."""
     tokens = {"t": Identity("jane", "u1", ("devs",))}
-    made = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=tmp_path / "front", tokens=tokens))
+    settings = Settings(data_dir=tmp_path / "front", tokens=tokens, allow_local_extensions=("127.0.0.1",))
+    made = ApiServer(MemoryStore(), builtin_registry(), settings)
     await made.start()
     yield made
     await made.stop()
@@ -41,7 +43,7 @@ async def secure(start_gateway, front, tmp_path):
     """A gateway with TLS that believes the API server's front proxy."""
     authority = Authority(tmp_path / "gateway")
     authority.load()
-    cert, key = authority.server(("127.0.0.1",))
+    cert, key = authority.server(("127.0.0.1", "gateway.default.svc"))
     proxy = front.front_proxy
     proxy.load()
     gateway = await start_gateway(
@@ -166,6 +168,20 @@ async def test_kubectl_lists_the_kinds_by_their_short_names(kubeconfig):
     assert rows["resourcebindings"] == ["rb", f"{GROUP}/v1alpha2", "true", "ResourceBinding"]
     assert rows["clusterresourcebindings"] == ["crb", f"{GROUP}/v1alpha2", "false", "ClusterResourceBinding"]
     assert rows["works"] == ["wk", f"{GROUP}/v1alpha1", "true", "Work"]
+
+
+@needs_kubectl
+async def test_kubectl_reads_bindings_in_the_older_version(kubeconfig):
+    await until_told(kubeconfig)
+    name = f"resourcebindings.v1alpha1.{GROUP}"
+    listed = await kubectl(kubeconfig, "get", name, "-A")
+    assert "nginx-deployment" in listed.out, listed.err
+    shown = msgspec.json.decode((await kubectl(kubeconfig, "get", name, "nginx-deployment", "-o", "json")).out)
+    newer = msgspec.json.decode((await kubectl(kubeconfig, "get", "rb", "nginx-deployment", "-o", "json")).out)
+    assert shown["apiVersion"] == f"{GROUP}/v1alpha1"
+    assert shown["metadata"] == newer["metadata"]
+    assert shown == converted(newer, f"{GROUP}/v1alpha1")
+    assert shown["spec"]["resource"]["replicas"] == newer["spec"]["replicas"]
 
 
 async def test_identity_headers_need_the_front_proxy_certificate(secure, front, tmp_path):

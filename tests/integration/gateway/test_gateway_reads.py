@@ -148,7 +148,7 @@ async def test_the_history_outlives_the_tail_of_the_facts(writer, connection, ga
     before = await client.get(path)
     facts = (await writer.logs["FACTS"].identity()).last_seq
     await reached(writer.logs["HISTORY"], facts)
-    await connection.request("$JS.API.STREAM.PURGE.FACTS", b"", timeout=10)
+    await connection.request("$JS.API.STREAM.PURGE.FACTS", b"", timeout=60)
     after = await client.get(path)
 
     def steps(body):

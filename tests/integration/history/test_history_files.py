@@ -32,7 +32,7 @@ from services.cli.log.restore_archive import import_log
 from services.cli.log.verify import check, verify
 from tests.integration.history.filled_log import everything, lifetimes, store
 from tests.natsserver import Server
-from tests.support.facts import KEY, binding, cluster, template
+from tests.support.facts import KEY, binding, cluster, placement, template
 from tests.support.lifetimes import World, named
 
 
@@ -189,6 +189,10 @@ async def test_what_does_not_hold_together_is_named(
     lines = capsys.readouterr().out.splitlines()
     assert any(re.search(words, line) for line in lines), lines
     assert lines[-1].startswith(f"{len(events)} events of ")
+    assert await verify(LogAccess(nats_server.url), "json") == 1
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert document["problems"] == [line for line in lines if line.startswith("#")]
+    assert document["events"] == len(events)
 
 
 async def test_a_deposed_writer_and_a_wrong_one_are_named(
@@ -205,6 +209,25 @@ async def test_a_deposed_writer_and_a_wrong_one_are_named(
     assert lines[0].endswith("d1 wrote it, but d2 led detector since #4")
     assert lines[1].endswith("scheduler wrote it; only detector may")
     assert lines[2] == "6 events of 4 subjects, positions 1 to 6: 2 problems"
+
+
+async def test_schedulers_of_other_names_may_write_placements(
+    connection: Connection, nats_server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = streams(connection)["FACTS"]
+    await store(facts, [LeaseTaken(service="scheduler-other", instance="s2")])
+    await store(facts, [placement()], producer="scheduler-other/s2")
+    assert await verify(LogAccess(nats_server.url)) == 0
+    await store(facts, [replace(placement(), prev=2)], producer="scheduler-other/s3")
+    await store(facts, [template()], producer="scheduler-other/s2")
+    await store(facts, [replace(template(), prev=4)], producer="schedulers/s1")
+    assert await verify(LogAccess(nats_server.url)) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": ")[2] for line in lines[1:4]] == [
+        "s3 wrote it, but s2 led scheduler-other since #1",
+        "scheduler-other wrote it; only detector may",
+        "schedulers wrote it; only detector may",
+    ]
 
 
 async def test_lost_and_changed_history_is_named(

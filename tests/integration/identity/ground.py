@@ -39,7 +39,8 @@ from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from services.cli.common.karmadactl_options import Traits
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
-from services.cli.members.join import MemberAccess, cluster_id, join
+from services.cli.members.join import join
+from services.cli.members.member_account import MemberAccess, cluster_id
 from services.cluster_monitor.app import ClusterMonitor
 from services.cluster_monitor.settings import MonitorSettings
 from services.detector.app import Detector
@@ -55,7 +56,8 @@ from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
-QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=30.0)
+"""No second instance is started: a machine that stands still for a moment is to end no term."""
 TOKEN = "admin"
 POLICY: Manifest = {
     "apiVersion": "policy.karmada.io/v1alpha1",
@@ -111,15 +113,13 @@ class Ground:
         self.services: dict[str, Any] = {}
         self.stack = AsyncExitStack()
         self._running: dict[str, tuple[asyncio.Event, asyncio.Task[None]]] = {}
-        self._number = 0
         self._leads_to: dict[str, int] = {}
 
     async def endpoint(self, store: MemoryStore | None = None) -> Endpoint:
         """Another API server."""
-        self._number += 1
         store = store or MemoryStore()
         settings = Settings(
-            data_dir=self.directory / f"server{self._number}",
+            data_dir=self.directory / "servers",
             tokens={TOKEN: Identity(TOKEN, TOKEN, ("system:masters",))},
             tls=False,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.control_plane import AbsenceReleased, ControlPlaneIdentified
 from schemas.events.template import TemplateDeleted
@@ -32,15 +34,26 @@ async def without(made: Ground, control: Endpoint, *names: str) -> MemoryStore:
     return backup(aside)
 
 
-async def test_objects_missing_after_a_restore_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written_since", [0, 100], ids=["behind", "further"])
+async def test_objects_missing_after_a_restore_stay(tmp_path: Path, written_since: int) -> None:
     async with ground(tmp_path) as (made, control, member):
         old = backup(control)
         await control.make("late")
         await control.client.patch(f"{CONFIGMAPS}/c1", {"data": {"of": "changed"}})
         names = {*(f"c{number}" for number in range(10)), "late"}
         await copies(member, names)
+
+        async def changed() -> bool:
+            live = await member.client.get(f"{CONFIGMAPS}/c1")
+            return bool(live["data"] == {"of": "changed"})
+
+        await eventually(changed, "the changed copy")
         before = await member.held()
         restored = await made.restored(old)
+        # Others may have written more since than was lost: the revision alone says nothing then.
+        leases = resource_path("coordination.k8s.io", "v1", "leases", "shop")
+        for number in range(written_since):
+            await restored.client.create(leases, {"metadata": {"name": f"l{number}"}})
         made.lead("control", restored)
         made.proxy.cut()
         held, _ = await made.until_held(lambda held: bool(held.missing))
@@ -72,11 +85,12 @@ async def test_many_missing_objects_are_held_until_confirmed(tmp_path: Path) -> 
         held, position = await made.until_held()
         assert held.reason == "MassDisappearance"
         assert held.kinds == {"configmaps": 6}
-        events = await lacking.client.get(resource_path("", "v1", "events", "default"))
-        told = await eventually(
-            lambda: [item["message"] for item in events["items"] if item["reason"] == "WithdrawalsHeld"] or True
-        )
-        assert told
+
+        async def told() -> bool:
+            events = await lacking.client.get(resource_path("", "v1", "events", "default"))
+            return any(item["reason"] == "WithdrawalsHeld" for item in events["items"])
+
+        await eventually(told, "the Event about it")
         assert await made.losses() == []
         assert len(await member.held()) == 10
         assert made.runners["detector"].health.document()["withdrawals_held"] == 6

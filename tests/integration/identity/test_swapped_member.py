@@ -41,6 +41,11 @@ async def test_another_cluster_at_the_address_gets_and_loses_nothing(tmp_path: P
             resource_path("", "v1", "configmaps", "shop"), {"metadata": {"name": "theirs", "labels": labels}}
         )
         before, theirs = await member.held(), await objects(other)
+
+        async def all_observed() -> bool:
+            return (await made.logs["OBSERVED"].identity()).last_seq >= len(before)
+
+        await eventually(all_observed, "an observation of each object")
         observed = (await made.logs["OBSERVED"].identity()).last_seq
         made.lead("member", other)
         made.member_proxy.cut()

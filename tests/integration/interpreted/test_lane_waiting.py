@@ -8,6 +8,7 @@ import msgspec
 
 from services._kit.delivery.lane_parts import LaneSettings
 from tests.integration.interpreted.conftest import Ground, Scripts
+from tests.support.waiting import eventually
 from tests.support.widgets import API_VERSION, SCRIPTS, config_map_work, key_of, widget_work
 
 W = key_of()
@@ -39,7 +40,9 @@ async def test_many_changes_are_one_call_at_a_time(ground: Ground, scripts: Scri
     await ground.reported(lambda: W in ground.seen)
     scripts.open.clear()
     scripts.calls.clear()
-    for number in range(30):
+    await ground.become("p0")
+    await eventually(lambda: scripts.calls, "the first call")
+    for number in range(1, 30):
         await ground.become(f"p{number}")
     await ground.watched(W, "p29")
     scripts.open.set()

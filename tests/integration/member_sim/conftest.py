@@ -14,6 +14,15 @@ import pytest
 from schemas.manifest import Manifest
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
+from tests.support.waiting import eventually
+
+GROUPS = {
+    "/apis/apps/v1": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "/apis/policy/v1": ("poddisruptionbudgets",),
+}
+"""Where resources are that are not below /api/v1."""
+ROOTS = {resource: root for root, resources in GROUPS.items() for resource in resources}
+NO_NAMESPACE = ("namespaces", "nodes")
 
 
 class Member:
@@ -40,10 +49,28 @@ class Member:
         assert process.returncode == 0, f"kubectl {arguments}: {err.decode()}"
         return out.decode()
 
-    async def get(self, *arguments: str) -> Manifest:
-        """Return an object or a list as kubectl gets it."""
-        found: Manifest = json.loads(await self.kubectl("get", *arguments, "-o", "json"))
-        return found
+    async def get(self, kind: str, name: str = "", *, namespace: str = "default", selector: str = "") -> Manifest:
+        """One object, empty when there is none of this name, or a list of all; read without a process.
+
+        Several kinds have commas between them.
+        """
+        items: list[Manifest] = []
+        async with self._session() as session:
+            for one in kind.split(","):
+                resource = one if one.endswith("s") else f"{one}s"
+                inside = "" if resource in NO_NAMESPACE else f"/namespaces/{namespace}"
+                url = f"{self.running.url}{ROOTS.get(resource, '/api/v1')}{inside}/{resource}"
+                query = {"labelSelector": selector} if selector else {}
+                async with session.get(f"{url}/{name}" if name else url, params=query, ssl=False) as answer:
+                    found: Manifest = await answer.json(content_type=None)
+                    if name:
+                        return found if answer.status == 200 else {}
+                    assert answer.status == 200, found
+                    items += found["items"]
+        return {"items": items}
+
+    def _session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(headers={"Authorization": f"Bearer {self.running.token}"})
 
     async def apply(self, *manifests: Manifest) -> None:
         """Apply manifests."""
@@ -55,18 +82,39 @@ class Member:
             stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}),
         )
 
-    async def until(self, holds: Callable[[Manifest], bool], *arguments: str) -> Manifest:
-        """Get until something holds; fails after 30 s with what was there last."""
+    async def create(self, *manifests: Manifest) -> None:
+        """Create objects without a process; those with a namespace are of a kind that has one."""
+        async with self._session() as session:
+            for manifest in manifests:
+                version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace", "")
+                root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                place = f"{root}/namespaces/{namespace}" if namespace else root
+                url = f"{self.running.url}{place}/{manifest['kind'].lower()}s"
+                async with session.post(url, json=manifest, ssl=False) as answer:
+                    assert answer.status == 201, await answer.text()
+
+    async def until(
+        self,
+        holds: Callable[[Manifest], bool],
+        kind: str,
+        name: str = "",
+        *,
+        namespace: str = "default",
+        selector: str = "",
+    ) -> Manifest:
+        """Get until there is something for which a condition holds; fails with what was there last."""
         found: Manifest = {}
+
+        async def look() -> bool:
+            nonlocal found
+            found = await self.get(kind, name, namespace=namespace, selector=selector)
+            return bool(found) and holds(found)
+
         try:
-            async with asyncio.timeout(60):
-                while True:
-                    found = await self.get(*arguments)
-                    if holds(found):
-                        return found
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
+            await eventually(look)
+        except AssertionError:
             raise AssertionError(json.dumps(found, indent=1)) from None
+        return found
 
     async def fault(self, path: str, body: Any, token: str | None = None) -> tuple[int, Any]:
         """Post to the fault port; returns code and answer."""

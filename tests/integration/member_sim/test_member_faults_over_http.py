@@ -21,7 +21,7 @@ async def test_faults_that_do_not_exist_are_refused(member: Any, body: Any) -> N
 
 
 async def test_stopped_member_refuses_connections_and_goes_on_inside(member: Any, web: Any) -> None:
-    await member.apply(web(2))
+    await member.create(web(2))
     assert (await member.fault("/faults", {"mode": "stop"}))[0] == 200
     assert "refused" in await member.kubectl("get", "pods", fails=True)
     assert (await member.fault("/faults", {"mode": "none"}))[0] == 200
@@ -46,7 +46,7 @@ async def test_slow_member_answers_late(member: Any) -> None:
 
 
 async def test_crashing_pods_and_stopped_nodes(member: Any, web: Any) -> None:
-    await member.apply(web(2))
+    await member.create(web(2))
     await member.until(lambda f: f["status"].get("availableReplicas") == 2, "deployment", "web")
     target = {"namespace": "default", "kind": "Deployment", "name": "web"}
     code, answer = await member.fault("/faults/pods", {**target, "crash": True})

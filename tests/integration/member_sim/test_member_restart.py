@@ -15,7 +15,7 @@ async def test_member_goes_on_where_it_was_without_writing(
 ) -> None:
     kinds = "nodes,namespaces,deployments,replicasets,pods"
     async with run_member_with(nats_url=nats_server.url, port=0) as member:
-        await member.apply(web(3))
+        await member.create(web(3))
         await member.until(lambda f: f["status"].get("availableReplicas") == 3, "deployment", "web")
         token = member.running.token
         # The last status of the ReplicaSet follows that of the Deployment.
@@ -39,7 +39,7 @@ async def test_two_members_share_one_server_without_seeing_each_other(
         run_member_with(nats_url=nats_server.url) as first,
         run_member_with(name="m2", nats_url=nats_server.url, data_dir=tmp_path / "m2") as second,
     ):
-        await first.apply(web(1))
+        await first.create(web(1))
         await first.until(lambda f: f["status"].get("availableReplicas") == 1, "deployment", "web")
         assert (await second.get("deployments"))["items"] == []
         assert set(versions(await second.get("nodes"))) == {"m2-node-1", "m2-node-2"}
@@ -47,7 +47,7 @@ async def test_two_members_share_one_server_without_seeing_each_other(
 
 async def test_member_goes_on_after_its_log_was_away(run_member_with: Any, nats_server: Server, web: Any) -> None:
     async with run_member_with(nats_url=nats_server.url, ready_delay=0.3) as member:
-        await member.apply(web(3))
+        await member.create(web(3))
         nats_server.kill9()
         nats_server.start()
         await member.until(lambda f: f["status"].get("availableReplicas") == 3, "deployment", "web")

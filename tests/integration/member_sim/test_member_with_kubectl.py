@@ -23,7 +23,7 @@ def phases(found: dict[str, Any]) -> list[str]:
 async def test_deployment_lives_from_creation_to_deletion(member: Any, web: Any) -> None:
     await member.apply(web(3))
     await member.kubectl("wait", "deployment/web", "--for=condition=Available", "--timeout=60s")
-    pods = await member.get("pods", "-l", "app=web")
+    pods = await member.get("pods", selector="app=web")
     assert phases(pods) == ["Running"] * 3
     assert {pod["spec"]["nodeName"] for pod in pods["items"]} == {"m1-node-1", "m1-node-2"}
 
@@ -33,8 +33,8 @@ async def test_deployment_lives_from_creation_to_deletion(member: Any, web: Any)
     await member.kubectl("set", "image", "deployment/web", "c=web:2")
     out = await member.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
     assert "successfully rolled out" in out
-    await member.until(lambda found: len(found["items"]) == 5, "pods", "-l", "app=web")
-    found = await member.get("pods", "-l", "app=web")
+    await member.until(lambda found: len(found["items"]) == 5, "pods", selector="app=web")
+    found = await member.get("pods", selector="app=web")
     assert {pod["spec"]["containers"][0]["image"] for pod in found["items"]} == {"web:2"}
     assert "2" in await member.kubectl("rollout", "history", "deployment/web")
 
@@ -78,15 +78,15 @@ async def test_bare_pod_is_bound_to_a_node(member: Any) -> None:
 
 async def test_namespace_has_its_account_and_goes_with_its_content(member: Any, web: Any) -> None:
     await member.kubectl("create", "namespace", "shop")
-    await member.until(lambda f: len(f["items"]) == 1, "serviceaccounts", "-n", "shop")
-    found = await member.until(lambda f: len(f["items"]) == 1, "configmaps", "-n", "shop")
+    await member.until(lambda f: len(f["items"]) == 1, "serviceaccounts", namespace="shop")
+    found = await member.until(lambda f: len(f["items"]) == 1, "configmaps", namespace="shop")
     assert "BEGIN CERTIFICATE" in found["items"][0]["data"]["ca.crt"]
     deployment = web(2)
     deployment["metadata"]["namespace"] = "shop"
     await member.apply(deployment)
-    await member.until(available(2), "deployment", "web", "-n", "shop")
+    await member.until(available(2), "deployment", "web", namespace="shop")
     await member.kubectl("delete", "namespace", "shop", "--timeout=60s")
-    assert (await member.get("pods", "-A"))["items"] == []
+    assert (await member.get("pods", namespace="shop"))["items"] == []
 
 
 async def test_service_job_daemonset_and_statefulset_work(member: Any, web: Any) -> None:

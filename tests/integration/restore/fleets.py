@@ -209,8 +209,8 @@ class BlindDetector(Detector):
         client: Any = self._client
         discover = client.discover
 
-        async def discover_less() -> list[Any]:
-            return [resource for resource in await discover() if resource.name not in self._hidden]
+        async def discover_less(**options: Any) -> list[Any]:
+            return [resource for resource in await discover(**options) if resource.name not in self._hidden]
 
         client.discover = discover_less
 

@@ -44,7 +44,7 @@ from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
 
 GROUP = "example.io"
-QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2)
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=30.0)
 SUMS = """
 function AggregateStatus(desired, items)
   local ready = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 from msgspec import Struct
 
 from services._kit.kube.client import KubeClient
+from services.cli.installation.install_crds import remove_webhooks
 from tests.e2e.fleet import Fleet
 from tests.integration.stock.servers import Gate, Servers, gate, port_of, servers, through
 from tests.integration.stock.walking import Walk
 
 # A member counts as away, and as back, after a second.
+HERE = "127.0.0.1"
 PACE = {
     "FLEETLOG_CLUSTER_STATUS_UPDATE_FREQUENCY": "0.5",
     "FLEETLOG_CLUSTER_FAILURE_THRESHOLD": "1",
@@ -30,6 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.timeout(300))
+
+
+def forget_webhook(kubeconfig: Path) -> None:
+    """Leave a control plane that can be written to once the webhook is gone."""
+
+    async def remove() -> None:
+        client = await KubeClient.from_kubeconfig(kubeconfig)
+        try:
+            await remove_webhooks(client)
+        finally:
+            await client.close()
+
+    asyncio.run(remove())
 
 
 class Stock(Struct, frozen=True):
@@ -58,7 +74,10 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
         if door is not None and door.port is not None:
             attached[second] = through(attached[second], door.port, directory / "gated.kubeconfig")
         members = [f"--member={name}={path}" for name, path in attached.items()]
-        fleet = Fleet(directory / "fleet", [f"--control-kubeconfig={given.control}", *members], PACE).start()
+        # Control planes on this machine, given ones as well: they reach it by this address.
+        arguments = [f"--control-kubeconfig={given.control}", f"--webhook={HERE}", *members]
+        fleet = Fleet(directory / "fleet", arguments, PACE).start()
+        stack.callback(forget_webhook, given.control)
         stack.callback(fleet.stop)
         yield Stock(fleet, given, door)
     assert fleet.failures() == []

@@ -41,6 +41,7 @@ def servers(directory: Path) -> Iterator[Servers]:
         yield Servers(Path(control), {name: Path(path) for name, _, path in pairs[:3]})
         return
     with ExitStack() as stack:
+        # As a stock kube-apiserver, none of them knows Karmada's kinds by itself.
         started = {
             name: stack.enter_context(_embedded(directory / name)) for name in ("control", "one", "two", "three")
         }
@@ -56,6 +57,7 @@ def _embedded(directory: Path) -> Iterator[Path]:
         "PROFILE": "1.20",
         "VERSION": "v1.20.2",
         "CONTROLLERS": "0",
+        "ADMISSION": "0",
         "ADMIN_TOKEN": f"token-of-{directory.name}",
         "DATA_DIR": str(directory / "data"),
         "PORT": str(free_port()),

@@ -10,7 +10,7 @@ import pytest
 
 from services._kit.kube.client import KubeClient, resource_path
 from services.cli.common.layout import CONTROL
-from services.cli.members.join import ensure
+from services.cli.members.member_account import ensure
 from tests.e2e.fleet import Failed, Kubectl, until
 from tests.e2e.kubectls import current_kubectl
 from tests.integration.stock.conftest import Stock

@@ -286,6 +286,11 @@ async def test_without_the_policy_the_copies_stay_and_the_claim_goes(walk: Walk)
 
     await comes_to("claims on the template", claims, [])
     assert await walk.replicas() == {walk.first: 1, walk.second: 1}
+
+    async def policy() -> Manifest | None:
+        return await found(walk.control, walk.path(POLICIES))
+
+    await comes_to("the policy that is deleted", policy, None)
     await walk.policy([walk.selector("apps/v1", "Deployment")], weights({walk.first: 1}))
     await comes_to("replicas by member", walk.replicas, {walk.first: 2})
 

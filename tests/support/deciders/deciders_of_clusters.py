@@ -25,7 +25,9 @@ from services.cluster_monitor.member_identity import fold_absence
 from services.detector import decide as detecting
 from services.detector import state as detector
 from services.detector.binding_request import DetectorOptions
+from services.detector.claims.policy_decision import decide_policy
 from services.detector.control_plane_scope import decide_scope
+from services.detector.indexes.template_index import remember
 from services.estimator import decide as estimating
 from services.estimator import state as estimator
 from services.estimator.remote import MemberAnswers, Remote
@@ -50,7 +52,7 @@ def propagation(key: PolicyKey, name: str = "nginx", **spec: Any) -> Manifest:
 
 
 def _detector() -> detector.DetectorState:
-    state = detector.DetectorState(options=DetectorOptions(priorities=True))
+    state = detector.DetectorState(options=DetectorOptions(priorities=True, preemption=True))
     absence.take_reading(state.guard, Reading("ours", 1), absence.noted(state.guard))
     for kind in (*detector.POLICY_KINDS, *INTERPRETERS):
         detector.take_policy_list(state, kind, {})
@@ -61,16 +63,12 @@ def _detector() -> detector.DetectorState:
 def _decide_detector(state: detector.DetectorState, key: Any, now: float) -> Any:
     if key == detector.SCOPE:
         return decide_scope(state, now)
-    return (
-        detecting.decide_policy(state, key)
-        if isinstance(key, PolicyKey)
-        else detecting.decide_template(state, key, now)
-    )
+    return decide_policy(state, key) if isinstance(key, PolicyKey) else detecting.decide_template(state, key, now)
 
 
 def _take_detector(state: detector.DetectorState, key: Any, made: Any, seq: int) -> None:
-    if isinstance(key, ObjectKey):
-        detector.remember(state, key, waiting=made.waiting, ranked=made.ranked)
+    if isinstance(key, ObjectKey | PolicyKey):
+        remember(state, key, made)
     elif key == detector.SCOPE and made.settled:
         absence.settle(state.guard)
     appended(folded(detector.fold), state, seq, made.events)
@@ -99,6 +97,7 @@ DETECTOR = Decider(
         _policy("ranked", PLAIN, propagation(PLAIN, **PRIORITY)),
         _policy("of another", PLAIN, propagation(PLAIN, "other")),
         _policy("lazy", LAZY, propagation(LAZY, activationPreference="Lazy")),
+        _policy("preempting", LAZY, propagation(LAZY, preemption="Always", priority=5)),
         _policy("gone", PLAIN, None),
         Step("an empty list", lambda state, _: detector.take_list(state, "deployments.apps", {})),
         Step("an older store", lambda state, _: absence.doubt(state.guard)),

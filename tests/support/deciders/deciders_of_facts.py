@@ -38,8 +38,8 @@ def _take_scheduler(state: scheduler.SchedulerState, key: ObjectKey, made: Any, 
     if made.failed:
         state.tried(key)
     for event in made.events:
-        if clusters := getattr(event, "clusters", ()):
-            state.promise(key, clusters, NOW + seq)
+        if getattr(event, "clusters", ()):
+            state.promise(event, NOW + seq)
         # Some are on their way still.
         if seq % 2:
             appended(folded_when_stored(scheduler.fold), state, seq, (event,))

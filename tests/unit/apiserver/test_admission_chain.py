@@ -1,7 +1,7 @@
 """Which steps of the admission chain see which writes."""
 
 from services._rules.admission import KINDS
-from services.apiserver.admission.chain import Admission, Attributes
+from services.apiserver.admission.chain import Admission, Attributes, nothing
 from services.apiserver.admission.karmada_kinds import DeletionProtection, KarmadaKinds
 from services.apiserver.core.request_context import LOOPBACK, Call
 from services.apiserver.crds.generate import definitions
@@ -51,6 +51,18 @@ async def test_admission_plugin_sees_its_resources_only() -> None:
     chain.plugins.append(late)
     await write(chain, pods)
     assert late.seen == ["mutate pods", "validate pods"]
+
+
+class OnlyChecks(Recorder):
+    mutate = nothing
+
+
+async def test_admission_plugin_has_one_half() -> None:
+    maps = builtin_registry("current").find("", "v1", "configmaps")
+    assert maps is not None
+    checks = OnlyChecks()
+    await write(Admission([checks]), maps)
+    assert checks.seen == ["validate configmaps"]
 
 
 async def test_admission_plugin_sees_its_operations_only() -> None:

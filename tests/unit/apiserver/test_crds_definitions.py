@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from services.apiserver.crds.conditions import deleting_instances, is_established, settled, terminating
+from services.apiserver.crds.custom_kinds import custom_kinds
 from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
 from services.apiserver.crds.generate import definitions, rendered, schema_of
 from services.apiserver.crds.kind import CustomResourceDefinition, to_v1, to_v1beta1
@@ -50,6 +51,69 @@ def found(obj: dict) -> list[tuple[str, str]]:
 
 def fields(obj: dict) -> list[str]:
     return [field for field, _ in found(obj)]
+
+
+NUMBERED = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+WEBHOOK = "spec.conversion.webhookClientConfig"
+
+
+def hook(reviews: tuple[str, ...] = ("v1",), **client: Any) -> dict:
+    return crd(
+        conversion={"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": [*reviews]}}
+    )
+
+
+def column(path: str) -> dict[str, Any]:
+    return {"selectableFields": [{"jsonPath": path}]}
+
+
+@pytest.mark.parametrize(
+    ("obj", "field", "text"),
+    [
+        (crd(version={"deprecationWarning": "x"}), "spec.versions[0].deprecationWarning", "for deprecated"),
+        (crd(version={"deprecated": True, "deprecationWarning": ""}), "spec.versions[0].deprecationWarning", "empty"),
+        (crd(version={"deprecated": True, "deprecationWarning": "é" * 129}), "spec.versions[0].deprecationWarning",
+         "must be <= 256 characters long"),
+        (crd(version={"deprecated": True, "deprecationWarning": "aé\n"}), "spec.versions[0].deprecationWarning",
+         "non-printable character found at index 3"),
+        (hook(url="http://a/b"), f"{WEBHOOK}.url", "'https' is the only allowed URL scheme"),
+        (hook(url="https:///b"), f"{WEBHOOK}.url", "host must be specified"),
+        (hook(url="https://u:p@a/b"), f"{WEBHOOK}.url", "user information is not permitted"),
+        (hook(url="https://a/b?c=d"), f"{WEBHOOK}.url", "query parameters are not permitted"),
+        (hook(url="https://a/b#c"), f"{WEBHOOK}.url", "fragments are not permitted"),
+        (hook(service={"name": "s"}), f"{WEBHOOK}.service.namespace", "service namespace is required"),
+        (hook(service={"name": "s", "namespace": "n", "port": 0}), f"{WEBHOOK}.service.port", "port is not valid"),
+        (hook(service={"name": "s", "namespace": "n", "path": "a"}), f"{WEBHOOK}.service.path", "must start with"),
+        (hook(service={"name": "s", "namespace": "n", "path": "/a//b"}), f"{WEBHOOK}.service.path", "segment[1] may"),
+        (hook(("v1", "v1"), url="https://a"), "spec.conversion.conversionReviewVersions[1]", "duplicate version"),
+        (hook(("V!", "v1"), url="https://a"), "spec.conversion.conversionReviewVersions[0]", "DNS-1035 label"),
+        (crd(NUMBERED, version=column("")), "spec.selectableFields[0].jsonPath", "Required value"),
+        (crd(NUMBERED, version=column(".spec.x")), "spec.selectableFields[0].jsonPath", "not refer to a valid field"),
+        (crd(NUMBERED, version=column(".spec['n']")), "spec.selectableFields[0].jsonPath", "array notation is not"),
+        (crd(NUMBERED, version=column(".spec")), "spec.selectableFields[0].jsonPath", "must point to a field of type"),
+    ],
+)  # fmt: skip
+def test_details_of_versions_and_webhooks(obj: dict, field: str, text: str) -> None:
+    assert [message for where, message in found(obj) if where == field and text in message]
+
+
+def test_the_beta_has_a_thing_at_one_place_only() -> None:
+    obj = to_v1beta1(crd(NUMBERED))
+    assert kind("v1beta1").check(obj) == []
+    obj["spec"]["versions"][0]["schema"] = obj["spec"]["validation"]
+    obj["spec"]["version"] = "v2"
+    texts = " ".join(str(error) for error in kind("v1beta1").check(obj))
+    assert "spec.validation: Forbidden: top-level and per-version schemas are mutually exclusive" in texts
+    assert "per-version schemas may not all be set to identical values" in texts
+    assert "must match the first version in spec.versions" in texts
+
+
+def test_a_definition_makes_fields_selectable() -> None:
+    obj = crd(NUMBERED, version=column(".spec.n"))
+    assert found(obj) == []
+    made = custom_kinds(settled(obj, [], NOW))[0]
+    assert "spec.n" in made.selectable_fields()
+    assert made.field_selectors({"metadata": {"name": "a"}, "spec": {"n": 3}})["spec.n"] == "3"
 
 
 def test_valid_definition_gets_defaults() -> None:
@@ -197,7 +261,7 @@ def test_committed_definitions_match_the_generator() -> None:
 @pytest.mark.parametrize("optional", [False, True])
 def test_generated_definitions_are_accepted(optional: bool) -> None:
     generated = definitions(optional=optional)
-    assert len(generated) == (5 if optional else 16)
+    assert len(generated) == (4 if optional else 17)
     for obj in generated:
         kind().default(obj)
         kind().prepare_create(obj)

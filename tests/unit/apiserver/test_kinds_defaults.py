@@ -92,3 +92,24 @@ def test_field_selectors_show_the_fields_of_the_kind(
     assert expected.items() <= fields.items()
     assert fields["metadata.name"] == "a"
     assert kind.selectable_fields() == fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("localhost:5000/team/nginx", "Always"),
+        ("Registry.example.com/nginx", "Always"),
+        ("nginx:1.27", "IfNotPresent"),
+        ("registry:443/a/b__c-d.e:1", "IfNotPresent"),
+        ("nginx@sha256:0", "IfNotPresent"),
+        ("UPPER/x", "IfNotPresent"),
+        ("", "IfNotPresent"),
+        (" nginx ", "IfNotPresent"),
+    ],
+)
+def test_pull_policy_follows_the_tag(image: str, policy: str) -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": image}]}}
+    kind_of("v1", "Pod").default(obj)
+    assert obj["spec"]["containers"][0]["imagePullPolicy"] == policy

@@ -1,6 +1,7 @@
 """Who manages which field after plain writes and applies; conflicts, taking over, and giving up."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services._rules.kubernetes.managed_fields.field_sets import minus, path_text, read_fields, union, write_fields
-from services._rules.kubernetes.managed_fields.tracking import ANCIENT, FieldOwnership, Writer
+from services._rules.kubernetes.managed_fields.manager_entries import ANCIENT
+from services._rules.kubernetes.managed_fields.schema_shapes import Shape
+from services._rules.kubernetes.managed_fields.tracking import FieldOwnership, Writer
 from services._rules.kubernetes.patch.json_patch import PatchError
 
 STRING = {"type": "string"}
@@ -20,6 +23,7 @@ SCHEMA = {
         "kind": STRING,
         "apiVersion": STRING,
         "metadata": {"type": "object", "properties": {"name": STRING, "uid": STRING, "labels": {
+            "type": "object", "additionalProperties": STRING}, "annotations": {
             "type": "object", "additionalProperties": STRING}}},
         "data": {"type": "object", "additionalProperties": STRING},
         "spec": {
@@ -259,3 +263,131 @@ def test_malformed_field_sets_are_ignored() -> None:
     assert minus({"f:a": 3, "f:b": {}}, {"f:a": {}, "f:b": {}}) == {"f:a": 3}
     assert union({"f:a": 3}, {"f:a": {"f:b": {}}}) == {"f:a": {"f:b": {}}}
     assert read_fields({"f:a": 3, "f:b": {}}) == {("f:b",)}
+
+
+LAST = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def annotated(obj: dict, config: dict) -> dict:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {LAST: json.dumps(config)}}}
+
+
+def by_client(data: dict, config: dict) -> dict:
+    """An object that a client-side apply of `config` left, and then lost some of it."""
+    obj = annotated(thing(data=data), config)
+    return with_managers(obj, OWN.created(obj, writer("kubectl-client-side-apply")))
+
+
+def test_kubectl_takes_over_what_it_applied_from_its_side() -> None:
+    live = by_client({"x": "1"}, thing(data={"x": "1"}))
+    after = apply(live, "kubectl", thing(data={"x": "2"}), second=5)
+    assert after["data"] == {"x": "2"}
+    assert "f:x" not in shown(after["metadata"]["managedFields"])["kubectl-client-side-apply/Update"]["f:data"]
+    with pytest.raises(PatchError, match="1 conflict"):
+        apply(live, "someone", thing(data={"x": "2"}))
+
+
+def test_kubectl_does_not_take_over_what_others_set_since() -> None:
+    live = by_client({"x": "changed", "y": "1"}, thing(data={"x": "1", "y": "1"}))
+    with pytest.raises(PatchError, match=r"1 conflict: .*\.data\.x"):
+        apply(live, "kubectl", thing(data={"x": "2", "y": "2"}))
+
+
+@pytest.mark.parametrize("text", ["{bad", "[1]", '{"apiVersion":"v2","data":{"x":"1"}}', '{"apiVersion":"v1","q":1}'])
+def test_an_annotation_that_does_not_fit_hands_nothing_over(text: str) -> None:
+    live = by_client({"x": "1"}, thing())
+    live["metadata"]["annotations"][LAST] = text
+    with pytest.raises(PatchError, match="1 conflict"):
+        apply(live, "kubectl", thing(data={"x": "2"}))
+
+
+def test_an_apply_of_kubectl_keeps_the_annotation_current() -> None:
+    live = by_client({"x": "1"}, thing(data={"x": "1"}))
+    config = thing(data={"x": "<2>"})
+    after = apply(live, "kubectl", config)
+    text = after["metadata"]["annotations"][LAST]
+    assert json.loads(text) == config
+    assert text.endswith("}\n")
+    assert r"\u003c2\u003e" in text
+    assert LAST not in apply(with_managers(thing(), []), "kubectl", config)["metadata"].get("annotations", {})
+
+
+def test_subresources_have_managers_of_their_own() -> None:
+    before = thing(data={"x": "1"})
+    live = with_managers(before, OWN.created(before, writer("m")))
+    new = {**live, "data": {"x": "2"}}
+    scaled = Writer("m", "v1", "2026-01-01T00:00:09Z", "scale")
+    entries = OWN.updated(new, live, scaled)
+    assert [(entry["manager"], entry.get("subresource")) for entry in entries] == [("m", None), ("m", "scale")]
+    with pytest.raises(PatchError, match=r'conflict with "m" with subresource "scale" using v1: \.data\.x'):
+        apply(with_managers({**before, "data": {"x": "2"}}, entries), "a", thing(data={"x": "3"}))
+
+
+def test_what_a_write_cannot_change_gets_no_manager() -> None:
+    before = thing(data={"x": "1"})
+    live = with_managers(before, OWN.created(before, writer("m")))
+    to_spec = Writer("n", "v1", "2026-01-01T00:00:09Z", "", ("f:data",))
+    assert OWN.updated({**live, "data": {"x": "2"}}, live, to_spec) == live["metadata"]["managedFields"]
+    _, entries = OWN.applied(live, thing(data={"x": "3"}), to_spec)
+    assert shown(entries) == shown(live["metadata"]["managedFields"])
+    assert OWN.created(before, to_spec) == []
+
+
+GOOD = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {**GOOD, "operation": "Odd"},
+        {**GOOD, "apiVersion": ""},
+        {**GOOD, "fieldsType": "FieldsV2"},
+        {**GOOD, "fieldsType": ""},
+        {**GOOD, "fieldsV1": {"x": {}}},
+        {**GOOD, "fieldsV1": {"f:a": {"k:{bad": {}}}},
+        {**GOOD, "fieldsV1": {"k:[]": {}}},
+        {**GOOD, "fieldsV1": {"v:": {}}},
+        {**GOOD, "fieldsV1": {"i:x": {}}},
+        {**GOOD, "fieldsV1": {"f:a": 5}},
+        "x",
+    ],
+)
+def test_managed_fields_that_make_no_sense_count_as_none(entry: object) -> None:
+    before = thing(data={"x": "1"})
+    live = with_managers(before, OWN.created(before, writer("m")))
+    assert OWN.updated(with_managers(before, [entry]), live, writer("n", 5)) == live["metadata"]["managedFields"]
+    assert shown(OWN.created(with_managers(before, [entry]), writer("n"))) == {
+        "n/Update": {"f:data": {".": {}, "f:x": {}}}
+    }
+
+
+def test_managed_fields_that_make_sense_are_taken_over() -> None:
+    before = thing(data={"x": "1"})
+    live = with_managers(before, OWN.created(before, writer("m")))
+    fields = {"f:data": {"f:x": {}, "f:l": {'k:{"a":1}': {".": {}}, 'v:"s"': {}, "i:0": {}}}}
+    given = {**GOOD, "manager": "q", "fieldsV1": fields}
+    assert shown(OWN.updated(with_managers(before, [given]), live, writer("n", 5))) == {"q/Update": fields}
+
+
+def test_tracking_takes_each_item_as_often_in_long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    element = Shape._element
+
+    def counted(*given: Any) -> str:
+        nonlocal taken
+        taken += 1
+        return element(*given)
+
+    monkeypatch.setattr(Shape, "_element", counted)
+
+    def per_item(many: int) -> float:
+        nonlocal taken
+        before = thing(spec={"items": [{"name": f"n{at}", "image": "i"} for at in range(many)]})
+        live = with_managers(before, OWN.created(before, writer("a")))
+        config = thing(spec={"items": [{"name": f"n{at}", "image": "j"} for at in range(many)]})
+        taken = 0
+        applied = apply(live, "m", config, force=True)
+        apply(applied, "m", thing(spec={"items": [{"name": "n1", "image": "k"}]}), force=True)
+        return taken / many
+
+    assert per_item(400) <= per_item(40)

@@ -24,7 +24,7 @@ ORDER = ["v1alpha2", "v1beta1", "v1alpha1"]
 
 @pytest.mark.parametrize("extra", list(permutations(BACKENDS)))
 def test_versions_of_other_servers_are_ordered_by_priority(extra: tuple[Backend, ...]) -> None:
-    document = merging.aggregated({"items": []}, list(extra))
+    document = merging.aggregated({"items": []}, list(extra), {})
     assert [version["version"] for version in document["items"][0]["versions"]] == ORDER
     group: dict[str, Any] = merging.group("work.example.com", None, list(extra)) or {}
     assert [version["version"] for version in group["versions"]] == ORDER
@@ -33,7 +33,7 @@ def test_versions_of_other_servers_are_ordered_by_priority(extra: tuple[Backend,
 
 def test_versions_of_the_servers_own_stay_before_those_of_others() -> None:
     own = {"items": [{"metadata": {"name": "work.example.com"}, "versions": [{"version": "v1"}]}]}
-    document = merging.aggregated(own, BACKENDS)
+    document = merging.aggregated(own, BACKENDS, {})
     assert [version["version"] for version in document["items"][0]["versions"]] == ["v1", *ORDER]
 
 
@@ -45,3 +45,16 @@ def test_openapi_index_names_documents_of_other_servers() -> None:
         "/openapi/v3/apis/work.example.com/v1alpha1"
     )
     assert paths["apis/work.example.com/v1beta1"]["serverRelativeURL"] == "own"
+
+
+@pytest.mark.parametrize(("priority", "place"), [(20000, 0), (17000, 1), (1000, 2), (10, 2)])
+def test_groups_of_other_servers_come_by_their_priority(priority: int, place: int) -> None:
+    spec = {"group": "x.example.com", "version": "v1", "groupPriorityMinimum": priority}
+    priorities = {"apps": 17800, "own.example.com": 1000}
+    groups = {"groups": [{"name": name, "versions": []} for name in priorities]}
+    items = {"items": [{"metadata": {"name": name}, "versions": []} for name in priorities]}
+    extra = [Backend("v1.x.example.com", spec)]
+    names = [one["name"] for one in merging.group_list(groups, extra, priorities)["groups"]]
+    assert names.index("x.example.com") == place
+    found = merging.aggregated(items, extra, priorities)["items"]
+    assert [one["metadata"]["name"] for one in found] == names

@@ -47,6 +47,7 @@ def test_json_patch_operations(before: dict, operations: list, after: dict) -> N
     "operations",
     [
         [op("merge", "/a", value=1)],
+        [None],
         [{"path": "/a", "value": 1}],
         [op("test", "/a", value=2)],
         [op("test", "/a", value=True)],
@@ -57,7 +58,10 @@ def test_json_patch_operations(before: dict, operations: list, after: dict) -> N
         [op("add", "/l/5", value=1)],
         [op("add", "/l/x", value=1)],
         [op("remove", "/l/2")],
-        [op("add", "", value={})],
+        [op("add", "", value=1)],
+        [op("replace", "", value="x")],
+        [op("test", "", value={})],
+        [{"op": "copy", "from": "/missing", "path": "/b"}],
         [{"op": "move", "path": "/b"}],
         [{"op": "add", "value": 1}],
         [op("add", 5, value=1)],
@@ -69,6 +73,43 @@ def test_operation_that_does_not_apply_is_refused(operations: list) -> None:
     error = caught.value
     assert (error.status, error.reason, error.details) == (422, "Invalid", {})
     assert error.message == "the server rejected our request due to an error in our request"
+
+
+@pytest.mark.parametrize(
+    ("before", "operations", "after"),
+    [
+        ({"a": 1}, [op("replace", "/b", value=2)], {"a": 1, "b": 2}),
+        ({"a": {}}, [op("replace", "/a/b", value={"c": 1})], {"a": {"b": {"c": 1}}}),
+        ({}, [op("replace", "/b")], {"b": None}),
+        ({"a": 1}, [{"op": "copy", "from": "/b", "path": "/a"}], {"a": None}),
+        ({"a": 1}, [op("replace", "", value={"b": 1})], {"b": 1}),
+        ({"a": 1}, [op("test", "", value={"a": 1})], {"a": 1}),
+    ],
+)
+def test_absent_member_is_null_for_an_api_server(before: dict, operations: list, after: dict) -> None:
+    assert json_patch(before, operations, absent_is_null=True) == after
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [{"op": "move", "from": "/missing", "path": "/b"}],
+        [op("remove", "/missing")],
+        [op("replace", "/missing/deep", value=1)],
+        [op("replace", "/l/2", value=1)],
+        [{"op": "copy", "from": "/l/2", "path": "/b"}],
+        [op("add", "", value={})],
+        [op("test", "", value={"a": 1})],
+    ],
+)
+def test_what_an_api_server_refuses_of_absent_members(operations: list) -> None:
+    with pytest.raises(PatchError):
+        json_patch({"a": 1, "l": [1, 2]}, operations, absent_is_null=True)
+
+
+@pytest.mark.parametrize("kind", ["add", "replace"])
+def test_empty_path_puts_another_document_in_place(kind: str) -> None:
+    assert json_patch({"a": 1}, [op(kind, "", value={"b": 2}), op("add", "/c", value=3)]) == {"b": 2, "c": 3}
 
 
 @pytest.mark.parametrize(
@@ -129,10 +170,25 @@ def test_merge_patch_goes_into_maps_and_replaces_lists() -> None:
     assert merge_patch(before, patch) == {"m": {"b": {"c": 1, "d": 2}}, "l": [3], "s": {"t": 1}}
 
 
-@pytest.mark.parametrize("patch", [[1], "x", None, 5])
-def test_merge_patch_wants_an_object(patch: object) -> None:
+@pytest.mark.parametrize("patch", ["x", None, 5, True])
+def test_merge_patch_wants_an_object_or_a_list(patch: object) -> None:
     with pytest.raises(PatchError):
         merge_patch({}, patch)
+    assert merge_patch({"a": 1}, [1, None, {"b": None}]) == [1, {}]
+
+
+def test_null_is_a_json_patch_of_no_operations() -> None:
+    assert json_patch({"a": 1}, None, absent_is_null=True) == {"a": 1}
+    with pytest.raises(PatchError):
+        json_patch({"a": 1}, None)
+
+
+@pytest.mark.parametrize("value", ["x", 5, None, True])
+def test_no_scalar_takes_the_place_of_the_document(value: object) -> None:
+    operation = {"op": "replace", "path": "", "value": value}
+    assert json_patch({"a": 1}, [operation], absent_is_null=True) == {"a": 1}
+    with pytest.raises(PatchError):
+        json_patch({"a": 1}, [operation])
 
 
 def test_copies_that_double_the_object_are_bounded() -> None:

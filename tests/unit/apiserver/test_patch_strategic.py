@@ -141,7 +141,21 @@ def test_a_replaced_map_keeps_nothing() -> None:
         ({"containers": [{"$patch": "frob", "name": "x"}]}, 500,
          "unknown patch type: frob in map: map[$patch:frob name:x]"),
         ([1], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
-        ({"$deleteFromPrimitiveList/finalizers": "x"}, 400, "invalid patch format of primitive list"),
+        (5, 400, "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        ({"$deleteFromPrimitiveList": ["x"]}, 400, "invalid patch format of primitive list"),
+        ({"$deleteFromPrimitiveListx/finalizers": ["x"]}, 400, "invalid patch format of primitive list"),
+        ({"$setElementOrder": ["x"]}, 400, "invalid patch format of setElementOrder list"),
+        ({"$deleteFromPrimitiveList/finalizers": [5]}, 500, "list element types are not identical: [[a] [5]]"),
+        ({"finalizers": ["b", 5]}, 500, "list element types are not identical: [[a] [b 5]]"),
+        ({"finalizers": [["b"]]}, 422, "the server rejected our request due to an error in our request"),
+        ({"$setElementOrder/finalizers": {}}, 500, "expected a []interface {}, but received a map[string]interface {}"),
+        ({"$setElementOrder/finalizers": ["a"], "finalizers": None}, 500,
+         "expected a []interface {}, but received a %!s(<nil>)"),
+        ({"$setElementOrder/containers": ["x"], "containers": names("x")}, 500,
+         "expected a map[string]interface {}, but received a string"),
+        ({"containers": [{"$patch": 5, "name": "x"}]}, 500,
+         "unknown patch type: %!s(int64=5) in map: map[$patch:5 name:x]"),
+        ({"$patch": "frob"}, 500, "unknown patch type: frob in map: map[$patch:frob]"),
     ],
 )  # fmt: skip
 def test_malformed_patches_are_refused(patch: object, status: int, text: str) -> None:
@@ -188,3 +202,54 @@ def test_untouched_parts_are_shared() -> None:
     assert after["labels"] is before["labels"]
     assert after["containers"][1] is before["containers"][1]
     assert after["containers"][0]["env"] is before["containers"][0]["env"]
+
+
+def test_null_changes_nothing() -> None:
+    assert apply({"replicas": 1}, None) == {"replicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("patch", "after", "literally"),
+    [
+        ({"labels": {"a": None, "b": "1"}}, {"labels": {"b": "1"}}, {"labels": {"a": None, "b": "1"}}),
+        ({"labels": {"$patch": "frob"}}, {}, {"labels": {"$patch": "frob"}}),
+        ({"containers": [{"name": "x", "$patch": "delete"}]}, {"containers": []},
+         {"containers": [{"name": "x", "$patch": "delete"}]}),
+        ({"$deleteFromPrimitiveList/finalizers": ["x"]}, {}, {}),
+    ],
+)  # fmt: skip
+def test_directives_on_what_is_not_there(patch: dict, after: dict, literally: dict) -> None:
+    assert strategic_merge({}, patch, SCHEMA, resolve) == after
+    assert strategic_merge({}, patch, SCHEMA, resolve, literal=True) == literally
+
+
+def test_true_is_no_key_of_one() -> None:
+    before = [{"name": 1}, {"name": 1.0}]
+    assert apply({"containers": before}, {"containers": [{"name": True}]}) == {"containers": [{"name": True}, *before]}
+
+
+class Counted(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_lists_are_not_searched_for_each_item(ordered: bool) -> None:
+    many = 2_000
+    before = [{"name": Counted(f"n{number}")} for number in range(many)]
+    changes = [{"name": Counted(f"n{number}"), "image": "i"} for number in range(many // 2, many + many // 2)]
+    patch: dict = {"containers": changes}
+    if ordered:
+        patch["$setElementOrder/containers"] = [{"name": Counted(item["name"])} for item in changes]
+    Counted.compared = 0
+    after = strategic_merge({"containers": before}, patch, SCHEMA, resolve)
+    assert len(after["containers"]) == many + many // 2
+    assert Counted.compared < 20 * many

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.tables.build import printer_of
 from services.apiserver.tables.human import duration
 from services.apiserver.tables.printer import table
@@ -35,6 +36,38 @@ def test_cells_of_a_row(case: Case) -> None:
     plural, _, group = case["kind"].partition(".")
     metadata = {**META, **case["object"].get("metadata", {})}
     assert cells(plural, {**case["object"], "metadata": metadata}, group) == case["cells"]
+
+
+def test_restarts_of_an_early_release_are_a_number() -> None:
+    early = kind("pods")
+    early.release = 20
+    ended = {"restartCount": 2, "lastState": {"terminated": {"finishedAt": "2026-01-01T11:30:00Z"}}}
+    found = table(printer_of(early), [pod("Running") | {"status": {"containerStatuses": [ended]}}], "", "v1", True, NOW)
+    assert found["rows"][0]["cells"][3] == 2
+    types = [
+        {
+            column["name"]: column["type"]
+            for column in table(printer_of(one), [], "", "v1", True, NOW)["columnDefinitions"]
+        }
+        for one in (early, kind("pods"))
+    ]
+    assert [found["Restarts"] for found in types] == ["integer", "string"]
+
+
+@pytest.mark.parametrize("given", [{}, {"spec": {}, "status": {}}, {"spec": None, "status": None, "data": None}])
+def test_every_kind_has_a_cell_for_each_column(given: dict) -> None:
+    registry = builtin_registry()
+    served = [registry.in_group_version(group, version) for group, version, _, _ in registry.group_versions()]
+    for one in (item for kinds in served for item in kinds if not item.virtual):
+        found = table(printer_of(one), [{"metadata": {"name": "x"}, **given}], "None", "v1", True, NOW)
+        assert len(found["rows"][0]["cells"]) == len(found["columnDefinitions"]), one.resource.group_resource
+
+
+def test_a_table_without_rows_has_null_for_kinds_without_columns() -> None:
+    assert [table(printer_of(kind(name)), [], "", "v1", True, NOW)["rows"] for name in ("limitranges", "pods")] == [
+        None,
+        [],
+    ]
 
 
 def test_row_of_a_finished_pod_has_a_condition() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -10,26 +11,30 @@ import pytest
 
 from schemas import topology
 from services._kit.kube.client import ApiError, KubeClient
-from services.cli.common.running import Failed
+from services.cli.common.running import Failed, JoinRefused
 from services.cli.installation import environment as surroundings
 from services.cli.installation.installation_plan import prepare
 from services.cli.installation.up import DESCHEDULER, SERVICES, services_of, up
 from services.cli.installation.up_options import InstallationOptions
-from services.cli.members import join as joining
-from services.cli.members.join import MemberAccess, access_of_kubeconfig, member_identity
+from services.cli.members import member_account
+from services.cli.members.join import access_of_kubeconfig, kubeconfig_of
+from services.cli.members.member_account import MemberAccess, member_identity
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
 
 
 class Issuing:
-    """A member that issues tokens for some days, or none."""
+    """A member that issues tokens for some days, or none, and writes tokens into Secrets, or does not."""
 
-    def __init__(self, days: int) -> None:
+    def __init__(self, days: int, *, fills: bool) -> None:
         self._days = days
+        self._fills = fills
 
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Take any object; answer a request for a token."""
+        if body["kind"] == "Secret" and self._fills:
+            return {**body, "data": {"token": base64.b64encode(b"stored").decode()}}
         if not path.endswith("/token"):
             return body
         if not self._days:
@@ -39,26 +44,62 @@ class Issuing:
 
 
 @pytest.mark.parametrize(
-    ("days", "accepted", "own", "kept"),
+    ("days", "fills", "accepted", "own", "kept"),
     [
-        (3650, True, OWN, "issued"),
-        (3650, False, OWN, "own"),
-        (1, True, OWN, "own"),
-        (0, True, OWN, "own"),
-        (1, True, WITHOUT, "issued"),
+        (3650, False, ("issued",), OWN, "issued"),
+        (3650, True, ("stored",), OWN, "stored"),
+        (3650, True, (), OWN, "own"),
+        (1, True, ("issued", "stored"), OWN, "stored"),
+        (1, False, ("issued",), OWN, "own"),
+        (0, False, (), OWN, "own"),
+        (1, True, ("issued", "stored"), WITHOUT, "stored"),
     ],
-    ids=["lasting", "not accepted", "short", "none issued", "short, but the only one"],
+    ids=["lasting", "not accepted", "none accepted", "short", "short and none stored", "none issued", "program"],
 )
-async def test_short_lived_tokens_do_not_replace_credentials(
-    monkeypatch: pytest.MonkeyPatch, days: int, accepted: bool, own: MemberAccess, kept: str
+async def test_token_of_a_member_lasts_or_its_own_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    days: int,
+    fills: bool,
+    accepted: tuple[str, ...],
+    own: MemberAccess,
+    kept: str,
 ) -> None:
-    async def answer(_: MemberAccess) -> bool:
-        return accepted
+    async def answer(_: MemberAccess, token: str) -> bool:
+        return token in accepted
 
-    monkeypatch.setattr(joining, "_accepted", answer)
-    access = await member_identity(cast("KubeClient", Issuing(days)), "m1", own)
+    monkeypatch.setattr(member_account, "_accepted", answer)
+    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    access = await member_identity(cast("KubeClient", Issuing(days, fills=fills)), "m1", own)
     assert access.token == kept
     assert access.endpoint == own.endpoint
+    assert access.impersonator == ("" if kept == "own" else kept)
+
+
+async def test_program_for_credentials_needs_a_token_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_: MemberAccess, token: str) -> bool:
+        return True
+
+    monkeypatch.setattr(member_account, "_accepted", answer)
+    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    with pytest.raises(JoinRefused, match="issues no token that lasts"):
+        await member_identity(cast("KubeClient", Issuing(1, fills=False)), "m1", WITHOUT)
+
+
+def test_way_through_a_proxy_is_read_from_a_kubeconfig() -> None:
+    cluster = {"server": "https://m1.example", "proxy-url": "socks5://bastion:1080", "tls-server-name": "inner"}
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "own"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    access = access_of_kubeconfig(kubeconfig)
+    assert (access.proxy, access.server_name) == ("socks5://bastion:1080", "inner")
+    assert access_of_kubeconfig(kubeconfig_of(access, "m1")) == access
+    cluster["proxy-url"] = "ftp://user:password@bastion"
+    with pytest.raises(JoinRefused, match="proxy-url is no proxy") as refused:
+        access_of_kubeconfig(kubeconfig)
+    assert "password" not in str(refused.value)
 
 
 def test_kubeconfig_with_a_token_and_no_ca_is_read() -> None:
@@ -151,5 +192,26 @@ def test_later_starts_keep_the_choice_of_the_descheduler(tmp_path: Path) -> None
 
 
 def test_every_service_of_the_topology_is_started_here(tmp_path: Path) -> None:
-    _, installation, _ = prepare(InstallationOptions(directory=tmp_path, descheduler=True))
+    options = InstallationOptions(directory=tmp_path, descheduler=True, control_kubeconfig="/cp", webhook="127.0.0.1")
+    _, installation, _ = prepare(options)
     assert set(services_of(installation)) == set(topology.SERVICES)
+
+
+def test_later_starts_keep_where_the_webhook_is_reached(tmp_path: Path) -> None:
+    def asked(host: str) -> tuple[str, bool]:
+        options = InstallationOptions(directory=tmp_path, control_kubeconfig="/cp", webhook=host)
+        _, installation, _ = prepare(options)
+        return installation.webhook, "webhook" in services_of(installation)
+
+    assert asked("") == ("", False)
+    for host in ("10.0.0.5", "", "fleet.example"):
+        assert asked(host) == (host or "10.0.0.5", True)
+    assert asked("none") == ("", False)
+    for host in ("https://a", "a:8443", "-a", "a/b"):
+        with pytest.raises(Failed, match="without https:// and port"):
+            asked(host)
+
+
+def test_embedded_control_plane_asks_no_webhook(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="--webhook needs --control-kubeconfig"):
+        prepare(InstallationOptions(directory=tmp_path, webhook="10.0.0.5"))

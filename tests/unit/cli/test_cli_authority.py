@@ -65,6 +65,20 @@ def test_revocation_is_newer_than_the_identity(tmp_path: Path) -> None:
     assert authority.expel("m1") is None
 
 
+def test_claims_of_an_earlier_version_are_made_again(authority: Authority) -> None:
+    assert authority.hub_claims() == ""
+    with authority.changed() as book:
+        book.exported, book.revoked = ["hello.*"], {"A": 5}
+        before = book.hub_at
+    claims = read_claims(authority.hub_claims())
+    assert claims["iat"] > before
+    exports = claims["nats"]["exports"]
+    assert "tunnel.*.*" in [one["subject"] for one in exports]
+    assert all(one["revocations"] == {"A": 5} for one in exports)
+    authority.hub_claims_taken()
+    assert authority.hub_claims() == ""
+
+
 def test_the_agents_account_key_is_kept_nowhere(authority: Authority) -> None:
     admission = authority.admit("m1", USER)
     keys = [tokens.public(key_of(path.read_text())) for path in authority.directory.glob("*.nk")]

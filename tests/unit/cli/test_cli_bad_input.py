@@ -17,15 +17,14 @@ from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.logbook import LogAccess, open_log
 from services.cli.common.printing import aligned
 from services.cli.common.running import Failed
-from services.cli.common.unsupported_commands import INSTEAD
+from services.cli.listing import object_reading
+from services.cli.listing.listing_options import Query
 from services.cli.log import archive as log_files
 from services.cli.log import export as log_export
 from services.cli.log.log_options import ExportChoice
 from services.cli.members import membership
 from services.cli.members.clusters import CLUSTERS, Endpoint
-from services.cli.objects import get as getting
 from services.cli.objects.apply_manifests import read_manifests
-from services.cli.objects.object_options import Query
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
@@ -58,18 +57,9 @@ def system(uid: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid}}
 
 
-@pytest.mark.parametrize("verb", INSTEAD)
-def test_unsupported_command_names_its_alternative(verb: str) -> None:
-    ended = CliRunner().invoke(karmadactl.app, [verb, "deploy", "-C", "member1", "--help"])
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"error: `karmadactl {verb}` is not built yet; ")
-    assert "{" not in ended.stderr
-
-
-def test_verbs_that_are_not_built_are_not_offered() -> None:
+def test_every_command_that_help_groups_is_offered() -> None:
     shown = CliRunner().invoke(karmadactl.app, ["--help"]).stdout
-    assert "  get " in shown
-    assert "promote" not in shown
+    assert not [verb for verbs in karmadactl.GROUPS.values() for verb in verbs if f"  {verb} " not in shown]
 
 
 async def test_the_control_plane_cannot_join_itself() -> None:
@@ -98,16 +88,16 @@ async def test_errors_of_a_member_name_its_kubeconfig(trouble: Exception, said: 
 async def test_kind_not_served_by_a_member_is_named(names: tuple[str, ...]) -> None:
     path = f"/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports{'/x' if names else ''}"
     member = Endpoint("m3", client({path: refusal(404, "Not Found", "404 page not found")}))
-    asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), names, "serviceexports")
-    found = await getting._ask(member, asked, "default", Query(words=("serviceexports",)))
+    asked = object_reading.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), names, "serviceexports")
+    (found,) = await object_reading.ask([member], asked, "default", Query(words=("serviceexports",)))
     assert found.troubles == ("error: cluster(m3): the server doesn't have a resource type 'serviceexports'",)
 
 
 async def test_an_object_that_is_missing_stays_an_error_of_the_server() -> None:
     path = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports/x"
     member = Endpoint("m3", client({path: refusal(404, "NotFound", 'serviceexports "x" not found')}))
-    asked = getting.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), ("x",), "serviceexports")
-    found = await getting._ask(member, asked, "default", Query(words=("serviceexports", "x")))
+    asked = object_reading.Asked(msgspec.structs.replace(EXPORTS, namespaced=True), ("x",), "serviceexports")
+    (found,) = await object_reading.ask([member], asked, "default", Query(words=("serviceexports", "x")))
     assert found.troubles == ('Error from server (NotFound): cluster(m3): serviceexports "x" not found',)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services._kit.kube.client import ApiError, ApiResource, Unreachable
+from services._kit.base.settings import Settings
+from services._kit.kube.client import ApiError, Unreachable
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
 from services.cli.common.control_plane import kubeconfig_path, namespace_of, read_kubeconfig
@@ -16,14 +17,11 @@ from services.cli.common.layout import Layout, new_installation
 from services.cli.common.logbook import LogAccess, log_access
 from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed, explain
+from services.cli.listing.get import check, scope_of
+from services.cli.listing.listing_options import Query
 from services.cli.members.membership import check_name
-from services.cli.objects.get import check, scope_of
-from services.cli.objects.object_options import Query
 from services.cli.queries.event_list import filters_of, stream_of
 from services.cli.queries.query_options import EventQuery
-
-PODS = ApiResource(name="pods", kind="Pod", version="v1")
-DEPLOYMENTS = ApiResource(name="deployments", kind="Deployment", group="apps", version="v1")
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +83,7 @@ def test_the_log_is_the_installations_or_the_one_named(tmp_path: Path, monkeypat
     secret = tmp_path / "token"
     secret.write_text("x\n")
     monkeypatch.setenv("FLEETLOG_NATS_TOKEN_FILE", str(secret))
-    assert log_access(tmp_path, "tls://hub:4222") == LogAccess("tls://hub:4222", "x")
+    assert log_access(tmp_path, "tls://hub:4222") == LogAccess("tls://hub:4222", Settings(nats_token_file=str(secret)))
 
 
 def test_history_keeps_positions_of_the_facts() -> None:
@@ -124,12 +122,11 @@ def test_patterns_are_checked_and_everything_is_the_default() -> None:
         stream_of(EventQuery(stream="nope"))
 
 
-def test_pods_are_listed_from_members_by_default() -> None:
-    assert scope_of(Query(words=("pods",)), PODS) == "members"
-    assert scope_of(Query(words=("pods",), scope="karmada"), PODS) == "karmada"
-    assert scope_of(Query(words=("deploy",)), DEPLOYMENTS) == "karmada"
-    assert scope_of(Query(words=("deploy",), clusters=("m1",)), DEPLOYMENTS) == "members"
-    assert scope_of(Query(words=("deploy",), scope="all", clusters=("m1",)), DEPLOYMENTS) == "all"
+def test_the_control_plane_is_asked_unless_members_are_named() -> None:
+    assert scope_of(Query(words=("pods",))) == "karmada"
+    assert scope_of(Query(words=("pods",), scope="members")) == "members"
+    assert scope_of(Query(words=("deploy",), clusters=("m1",))) == "members"
+    assert scope_of(Query(words=("deploy",), scope="all", clusters=("m1",))) == "all"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +136,15 @@ def test_pods_are_listed_from_members_by_default() -> None:
         Query(words=("pods",), output="xml"),
         Query(words=("pods", "a"), selector="a=b"),
         Query(words=("pods",), output="json", show_labels=True),
+        Query(words=("pods", "a"), field_selector="metadata.name=a"),
+        Query(words=("pods",), watch_events=True),
+        Query(words=("pods,svc",), watch=True),
+        Query(words=("pods", "a", "b"), watch_only=True),
+        Query(words=("pods",), output="jsonpath"),
+        Query(words=("pods",), output="jsonpath={.a"),
+        Query(words=("pods",), output="custom-columns=A"),
+        Query(words=("pods",), output="go-template-file=/none"),
+        Query(words=("pods",), sort_by="{.a[}"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(query: Query) -> None:

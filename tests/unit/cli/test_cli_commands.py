@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ finally:
 
 @pytest.mark.parametrize(
     "module",
-    ["objects.get", "queries.object_history", "queries.explain", "queries.event_list", "overview.status_command"],
+    ["listing.get", "queries.object_history", "queries.explain", "queries.event_list", "overview.status_command"],
 )
 def test_queries_load_nothing_of_services(module: str) -> None:
     loaded = run(f"import sys, services.cli.{module}; print(*sys.modules)").stdout.split()
@@ -89,10 +90,58 @@ def test_help_names_every_command_and_each_one_teaches(module: str, words: tuple
 @pytest.mark.parametrize(
     "arguments", [("get",), ("join", "m1"), ("nope",), ("get", "pods", "--nope"), ("cordon", "a", "b")]
 )
-def test_usage_errors_end_with_2_on_stderr(arguments: tuple[str, ...]) -> None:
+def test_usage_errors_are_one_line_and_exit_with_1(arguments: tuple[str, ...]) -> None:
     ended = run_command("karmadactl", *arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "Usage:" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: ")
+    assert "--help' for usage." in ended.stderr
+
+
+@pytest.mark.parametrize("program", ["fleetlog", "karmadactl"])
+def test_help_and_version_in_every_spelling(program: str) -> None:
+    first = run_command(program)
+    assert first.returncode == 0
+    assert first.stdout == run_command(program, "-h").stdout == run_command(program, "--help").stdout
+    assert "Commands:" in first.stdout
+    version = run_command(program, "version").stdout
+    assert version == run_command(program, "--version").stdout
+    assert version.startswith(f"{program} version: ")
+    assert json.loads(run_command(program, "version", "-o", "json").stdout)["clientVersion"]["gitVersion"] in version
+
+
+@pytest.mark.parametrize(("program", "words"), [("fleetlog", ()), ("karmadactl", ()), ("fleetlog", ("log",))])
+def test_summaries_are_whole_at_every_width(program: str, words: tuple[str, ...]) -> None:
+    narrow = run_command(program, *words, "-h", COLUMNS="60").stdout
+    wide = run_command(program, *words, "-h", COLUMNS="190").stdout
+    assert "..." not in wide.replace("[ARGS]...", "")
+    assert "".join(narrow.split()) == "".join(wide.split())
+    assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
+
+
+@pytest.mark.parametrize("program", ["fleetlog", "karmadactl"])
+def test_summaries_fit_into_one_line(program: str) -> None:
+    _, _, commands = run_command(program, "-h", COLUMNS="200").stdout.partition("Commands:")
+    assert max(map(len, commands.splitlines())) <= 90
+
+
+def test_commands_are_grouped_as_those_of_karmada() -> None:
+    shown = run_command("karmadactl", "-h").stdout
+    basic, _, rest = shown.partition("Cluster Registration Commands:")
+    assert "  get " in basic.partition("Basic Commands:")[2]
+    assert "  join " in rest.partition("Cluster Management Commands:")[0]
+    assert "  version " in shown.partition("Other Commands:")[2]
+
+
+def test_examples_can_be_copied_from_a_narrow_terminal() -> None:
+    shown = run_command("fleetlog", "up", "-h", COLUMNS="50").stdout
+    line = "  fleetlog up --control-kubeconfig cp.yaml --member m1=m1.yaml --member m2=m2.yaml"
+    assert line in shown.splitlines()
+
+
+def test_unknown_commands_are_met_with_similar_ones() -> None:
+    said = run_command("karmadactl", "unjoim").stderr
+    assert said.startswith('error: unknown command "unjoim" for "karmadactl"')
+    assert "Did you mean this?\n\tunjoin" in said
 
 
 def test_other_errors_exit_with_1_and_a_remedy(tmp_path: Path) -> None:
@@ -113,6 +162,7 @@ def test_topology_shows_streams_and_their_subjects() -> None:
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["placement.<shard>.<key>", "FACTS", "scheduler"] in [line[:3] for line in lines]
     assert any(line[:1] == ["OBSERVED"] for line in lines)
+    assert lines[-1][-1] == "webhook"
 
 
 def test_the_examples_are_whole() -> None:

@@ -92,11 +92,11 @@ def test_credentials_of_the_log_stay_until_replaced(tmp_path: Path) -> None:
         InstallationOptions(directory=directory, nats_url="nats://hub:4222", nats_creds=str(first))
     )
     assert installation.log_options == {"user_credentials": str(first)}
-    assert log_access(directory).creds == str(first)
+    assert log_access(directory).settings.nats_creds == str(first)
     _, installation, known = prepare(InstallationOptions(directory=directory))
     assert (known, installation.nats_creds) == (True, str(first))
     prepare(InstallationOptions(directory=directory, nats_creds=str(second)))
-    assert log_access(directory).creds == str(second)
+    assert log_access(directory).settings.nats_creds == str(second)
 
 
 def test_unusable_credentials_are_refused_before_the_start(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services.cli.objects.merged_tables import Look, Part, merged
+from services.cli.listing.merged_tables import Look, Part, merged
 
 
 def answer(columns: list[tuple[str, int]], *rows: tuple[list[object], Manifest]) -> Manifest:

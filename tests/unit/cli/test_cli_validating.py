@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from services.apiserver.settings import Settings
 from services.cli import fleetlog
 from services.cli.objects.manifest_validation import Document, Validator
+from services.cli.objects.yaml_positions import line_of
 
 ROOT = Path(__file__).parents[3]
 GOOD = """\
@@ -21,6 +23,7 @@ spec:
   resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]
   placement: {spreadConstraints: [{maxGroups: 2}]}
 """
+SELECTORS = "  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]"
 BAD = GOOD.replace("name: web", "name: all").replace("placement:", "preemption: Always\n  placement:")
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
@@ -42,7 +45,7 @@ def test_a_refusal_names_file_line_object_field_and_remedy(tmp_path: Path) -> No
     file.write_text(f"{MAP}---\n{GOOD}---\n{BAD}")
     code, text = validated("-R", "-f", str(tmp_path))
     assert code == 1
-    line = len(f"{MAP}---\n{GOOD}---\n".splitlines()) + 1
+    line = len(f"{MAP}---\n{GOOD}---\n".splitlines()) + 1 + BAD.splitlines().index(SELECTORS)
     first = text.splitlines()[0]
     assert first.startswith(f"{file}:{line}: PropagationPolicy shop/all: spec.resourceSelectors[0].name: Invalid value")
     assert "must be set" in first
@@ -53,7 +56,7 @@ def test_json_has_every_refusal() -> None:
     found = json.loads(text)
     assert (code, found["checked"], found["skipped"]) == (1, 1, 0)
     (refusal,) = found["refused"]
-    assert (refusal["file"], refusal["line"], refusal["field"]) == ("<stdin>", 1, "spec.resourceSelectors[0].name")
+    assert (refusal["file"], refusal["line"], refusal["field"]) == ("<stdin>", 5, "spec.resourceSelectors[0].name")
     assert refusal["object"] == "PropagationPolicy shop/all"
 
 
@@ -74,6 +77,37 @@ def test_what_a_manifest_can_have_wrong(text: str, field: str, message: str) -> 
     found = [(one["field"], one["message"]) for one in json.loads(shown)["refused"]]
     assert code == 1
     assert any(place == field and message in said for place, said in found), found
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("", 1),
+        ("kind", 2),
+        ("spec.rules", 4),
+        ("spec.rules[0].name", 5),
+        ("spec.rules[1].name", 8),
+        ("spec.rules[1].target.weight", 6),
+        ("spec.rules[7].name", 4),
+        ("spec.overall[limits.cpu]", 10),
+        ("spec.absent.deeper", 3),
+        ("spec.overall[a/b", 9),
+    ],
+)
+def test_a_field_is_found_in_its_text(field: str, line: int) -> None:
+    text = """\
+apiVersion: a/v1
+kind: A
+spec:
+  rules:
+  - name: one
+  - target:
+      name: x
+    name: two
+  overall:
+    limits.cpu: 1
+"""
+    assert line_of(yaml.compose(text), field) == line
 
 
 def test_customizations_are_compared_with_those_before_them() -> None:
@@ -103,14 +137,18 @@ def test_items_of_a_list_are_checked_one_by_one() -> None:
     items = "".join(f"- {line}\n" if not number else f"  {line}\n" for number, line in enumerate(BAD.splitlines()))
     code, text = validated("-f", "-", stdin=f"apiVersion: v1\nkind: List\nitems:\n{items}")
     assert code == 1
-    assert text.splitlines()[0].startswith("<stdin>:1: PropagationPolicy shop/all: spec.resourceSelectors[0].name")
+    assert text.splitlines()[0].startswith("<stdin>:8: PropagationPolicy shop/all: spec.resourceSelectors[0].name")
+
+
+def test_items_that_come_by_a_merge_key_are_checked() -> None:
+    code, text = validated("-f", "-", stdin="kind: List\n<<: {items: [{kind: 1}]}\n")
+    assert (code, text.splitlines()[0].startswith("<stdin>:2: ")) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("words", "stdin", "text"),
     [
         ((), "", "use -f FILE"),
-        (("-f", "-", "-o", "xml"), GOOD, "unsupported output 'xml'"),
         (("-f", "/nowhere.yaml"), "", "/nowhere.yaml does not exist"),
         (("-f", "-"), "a: [", "<stdin> is no YAML"),
     ],

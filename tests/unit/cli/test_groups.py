@@ -15,7 +15,7 @@ from services.cli.supervision.supervised_process import Rank
 from tests.support.supervised import empty_installation, supervised
 
 MEMBERS = [(name, member) for members in GROUPS.values() for name, member in members.items()]
-ALONE = {"executor", "status_aggregator", "gateway"}
+ALONE = {"executor", "status_aggregator", "gateway", "search"}
 """Those that wait for clusters and users."""
 
 

@@ -62,6 +62,7 @@ def test_variables_of_the_api_server_are_listed() -> None:
     read = {
         APISERVER + name
         for text in texts
-        for name in re.findall(r'(?:text\(|environ, )"([A-Z_]+)"', text) + re.findall(APISERVER + r"([A-Z_]+)", text)
+        for name in re.findall(r'(?:text\(|parts\(|environ, )"([A-Z_]+)"', text)
+        + re.findall(APISERVER + r"([A-Z_]+)", text)
     }
     assert read == {name for name in known_names(()) if name.startswith(APISERVER)}

@@ -17,8 +17,8 @@ import pytest
 
 from services.cli.common.layout import Layout
 from services.cli.common.running import Failed
+from services.cli.installation.environment import limits_of
 from services.cli.installation.processes import Supervisor
-from services.cli.installation.up import limits_of
 from services.cli.supervision.liveness import Limits
 from services.cli.supervision.liveness_probe import Address
 from services.cli.supervision.lock import AlreadyRunning, Lock

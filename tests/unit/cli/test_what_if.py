@@ -17,9 +17,11 @@ from services._kit.log.stream_port import NewMessage
 from services.cli.common.running import Failed
 from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import Fact, replayed
-from services.cli.queries.simulate import document, outcomes, scaled, text, world_of
+from services.cli.queries.simulate import document, outcomes, requested, scaled, text, world_of
+from services.scheduler.namespace_quotas import NamespaceQuotas
 from services.scheduler.state import SchedulerState, fold
-from tests.support.facts import KEY, STATIC, binding, cluster
+from tests.support.facts import KEY, STATIC, asked, binding, cluster, member, quota, released
+from tests.support.facts import key as named
 from tests.support.harness import place
 from tests.support.memory_log import MemoryLog
 
@@ -67,6 +69,13 @@ async def test_lost_or_drained_cluster_gives_its_replicas_away() -> None:
 async def test_object_that_tolerates_everything_is_not_drained() -> None:
     log = await log_of(*FLEET, binding(4, {**STATIC, "clusterTolerations": [{"operator": "Exists"}]}))
     assert await after(log, drain=("m2",)) == {}
+
+
+async def test_only_objects_with_a_binding_are_counted() -> None:
+    log = await log_of(*FLEET, binding(4))
+    assert requested(await world_of(log)) == 1
+    await log.append([NewMessage(subject_of(released()), encode(released()))])
+    assert requested(await world_of(log)) == 0
 
 
 async def test_supposing_nothing_moves_nothing() -> None:
@@ -177,3 +186,42 @@ def test_replay_shows_a_failure_that_is_resolved() -> None:
 def test_replay_skips_decisions_without_their_facts() -> None:
     facts = [fact for fact in recorded(*FLEET, binding(4)) if not fact.subject.startswith("binding.")]
     assert (replayed(facts).decisions, replayed(facts).skipped) == (0, 1)
+
+
+def limited(*events: Known) -> list[Fact]:
+    """What a scheduler that enforces quotas decides of one object after the other, each with the last one on record."""
+    state = SchedulerState(quotas=NamespaceQuotas())
+    facts: list[Fact] = []
+
+    def take(event: Known) -> None:
+        facts.append(Fact(len(facts) + 1, NOW, subject_of(event), event))
+        list(fold(state, len(facts), subject_of(event), event, NOW))
+
+    for event in events:
+        take(event)
+    for key in sorted(state.objects):
+        made = place(state, key, NOW, "default-scheduler")
+        assert isinstance(made, PlacementDecided | PlacementFailed)
+        seen = Provenance(as_of=len(facts), own={"binding": state.objects[key].binding_seq}, decided_at=NOW)
+        take(msgspec.structs.replace(made, provenance=seen))
+    return facts
+
+
+QUOTA = (member("m1", 1000), member("m2", 1000), quota(cpu="5"), asked("one", 4), asked("two", 4))
+
+
+def test_replay_decides_by_quotas_where_they_were_enforced() -> None:
+    facts = limited(*QUOTA)
+    assert [type(fact.event).__name__ for fact in facts[-2:]] == ["PlacementDecided", "PlacementFailed"]
+    result = replayed(facts)
+    assert (result.decisions, result.differences) == (2, [])
+
+
+async def test_simulation_obeys_quotas_that_are_enforced() -> None:
+    log = MemoryLog(FACTS)
+    for fact in limited(*QUOTA):
+        await log.append([NewMessage(fact.subject, encode(fact.event))])
+    world = await world_of(log)
+    moved = outcomes(world, Suppositions(), {named("one"): 6}, NOW + 60)
+    assert [(item.key.name, item.fails) for item in moved] == [("one", True)]
+    assert "QuotaExceeded" in moved[0].after

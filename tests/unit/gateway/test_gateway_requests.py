@@ -10,10 +10,9 @@ from multidict import CIMultiDict
 from services._kit.base.settings import SettingsError
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
-from services.apiserver.core.status_errors import ApiError
+from services._kit.proxying.front_identity import Authenticator, Unauthenticated, parse_tokens, tls_of
 from services.apiserver.openapi.serve import OpenApi
 from services.gateway.gateway_history import key_of
-from services.gateway.protocol.front_auth import Authenticator, parse_tokens, tls_of
 from services.gateway.protocol.served_kinds import VERSIONS, served, target_of
 from services.gateway.settings import GatewaySettings
 from services.gateway.views.view_shapes import GROUP
@@ -43,7 +42,7 @@ def test_paths_of_served_kinds(path, expected):
 
 def test_gateway_without_authentication_is_refused():
     with pytest.raises(SettingsError, match="FLEETLOG_FRONT_PROXY_CA"):
-        Authenticator(GatewaySettings())
+        Authenticator(GatewaySettings(), "gateway")
 
 
 def test_plain_http_stays_on_loopback():
@@ -55,14 +54,13 @@ def test_plain_http_stays_on_loopback():
 def test_tokens_are_read_again_when_their_file_changes(tmp_path):
     file = tmp_path / "tokens"
     file.write_text('one,ann,1,"a,b"\n')
-    authenticator = Authenticator(GatewaySettings(token_file=str(file)))
+    authenticator = Authenticator(GatewaySettings(token_file=str(file)), "gateway")
     assert authenticator.identify(bearer("one"), None).groups == ("a", "b")
     file.write_text("two\n")
     os.utime(file, ns=(1, 1))
     assert authenticator.identify(bearer("two"), None).user == "fleetlog:gateway"
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(Unauthenticated, match="not known"):
         authenticator.identify(bearer("one"), None)
-    assert refused.value.code == 401
 
 
 def bearer(token):
@@ -92,3 +90,17 @@ def test_history_keys_and_origins():
     headers = {"Nats-Stream-Source": "FACTS 42 > > placement.1.x"}
     assert origin(Message("placement.1.x", 7, 0.0, headers, b"")) == 42
     assert origin(Message("placement.1.x", 7, 0.0, {}, b"")) == 7
+
+
+def test_kinds_of_the_gateway_are_explained_field_by_field() -> None:
+    kinds = {(kind.resource.kind, kind.resource.version): kind for kind in served().all()}
+    assert len(kinds) == 5
+    for (name, _), kind in kinds.items():
+        schema = kind.schema
+        assert schema is not None
+        assert "A projection of the log" in schema["description"]
+        for part in ("spec", "status"):
+            assert schema["properties"][part]["description"], name
+    binding = kinds["ResourceBinding", "v1alpha2"].schema
+    assert binding is not None
+    assert binding["properties"]["spec"]["properties"]["clusters"]["description"] == "The clusters that were chosen."

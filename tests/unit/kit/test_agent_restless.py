@@ -93,6 +93,7 @@ async def test_agent_discovers_again_after_changed_definitions_only() -> None:
     agent = HeartbeatSender(
         nobody, AgentState(cluster="m"), "a", cast("Any", member), ManualClock(), lambda: None, nobody
     )
+    agent._models = ()
     await agent._look()
     agent.something_changed(ObjectKey("", "configmaps", "default", "a"))
     await agent._look()

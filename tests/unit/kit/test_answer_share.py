@@ -10,6 +10,7 @@ import pytest
 
 from services._kit.kube.answers import share as shares
 from services._kit.kube.answers.share import SLICE_SECONDS, Share
+from tests.support.waiting import eventually
 
 
 def busy(seconds: float) -> None:
@@ -54,24 +55,35 @@ async def test_others_get_the_loop_between_slices() -> None:
     assert turns >= work / SLICE_SECONDS / 2
 
 
+class Machine:
+    """Time that passes by work and by pauses only."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.used = 0.0
+        self.Lock = asyncio.Lock
+
+    def work(self, _: int) -> None:
+        """A millisecond of it."""
+        self.now += 0.001
+        self.used += 0.001
+
+    async def sleep(self, seconds: float) -> None:
+        """As asyncio's, which never takes no time at all."""
+        self.now += seconds + 1e-6
+        await asyncio.sleep(0)
+
+
 async def test_over_time_a_neighbour_has_its_share_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine()
     monkeypatch.setattr(shares, "BURST_SECONDS", 0.1)
-    share = Share(0.25)
-    used = 0.0
-
-    def work(_: int) -> None:
-        nonlocal used
-        began = perf_counter()
-        busy(0.001)
-        used += perf_counter() - began
-
-    began = perf_counter()
-    task = asyncio.create_task(share.each(count(), work))
-    await asyncio.sleep(2.0)
-    passed = perf_counter() - began
+    monkeypatch.setattr(shares, "asyncio", machine)
+    share = Share(0.25, clock=lambda: machine.now)
+    task = asyncio.create_task(share.each(count(), machine.work))
+    await eventually(lambda: machine.now > 20.0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert 0.1 < used < 0.4 * passed + 0.1
+    assert machine.used == pytest.approx(0.25 * machine.now, abs=0.2)
 
 
 async def test_a_neighbour_that_sends_little_never_waits() -> None:

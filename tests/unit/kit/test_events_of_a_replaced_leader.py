@@ -80,7 +80,7 @@ async def test_repeated_events_are_one_write_with_a_count(
     counts: list[int] = []
     writing = asyncio.Event()
 
-    def counted(told: Note, *, first: str, last: str, count: int) -> dict[str, object]:
+    def counted(told: Note, *, first: str, last: str, count: int, message: str) -> dict[str, object]:
         counts.append(count)
         writing.set()
         return {"message": told.message}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from services._kit.identity.identity_gate import EndpointIdentity, Gate
+from collections.abc import Collection
+
+from services._kit.identity.identity_gate import EndpointIdentity, Gate, Locator, place_of_kept
+from services._kit.kube.list_watch import Kept
 from services._rules.absence.absence_guard import Guard
-from services._rules.absence.endpoint_identity import Reading
+from services._rules.absence.endpoint_identity import Reading, Sighting
 
 
 class Endpoint:
@@ -13,11 +16,13 @@ class Endpoint:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self.cuts = 0
+        self.versions: dict[str, int] = {}
         self.guard: Guard[str] = Guard(scope="templates")
         self.identity = EndpointIdentity(self._read, self.guard, self._cut, lambda: None)
 
-    async def _read(self) -> Reading:
-        return Reading("ours", self.revision)
+    async def _read(self, newest: Collection[Sighting]) -> Reading:
+        older = any(self.versions.get(seen.path, seen.version) < seen.version for seen in newest)
+        return Reading("ours", self.revision, older=older)
 
     async def _cut(self) -> None:
         self.cuts += 1
@@ -57,3 +62,34 @@ async def test_restored_store_is_listed_again_at_its_old_revision() -> None:
         if not vouched:
             await gate.opened()
             assert await gate.admits([], str(revision))
+
+
+def _configmap(name: str, version: int) -> Kept:
+    return Kept("shop", name, str(version), b"{}")
+
+
+async def test_restored_store_that_came_further_is_recognised() -> None:
+    endpoint = Endpoint(100)
+    gate: Gate[Kept] = Gate(endpoint.identity, None, Locator("/api/v1/configmaps", place_of_kept))
+    await gate.opened()
+    assert await gate.admits([_configmap("b", 80), _configmap("c", 90), _configmap("a", 70)], "100")
+    gate.saw("98", _configmap("a", 98))
+    gate.saw("99", _configmap("lost", 99))
+
+    endpoint.revision, endpoint.versions = 200, {"/api/v1/namespaces/shop/configmaps/a": 70}
+    assert not await gate.vouches(), "the newest object that was seen is older than it was"
+    assert endpoint.guard.doubted
+    assert endpoint.cuts == 1
+    await gate.opened()
+    assert await gate.admits([_configmap("a", 70)], "200")
+    assert await gate.vouches()
+    assert endpoint.cuts == 1
+
+
+async def test_newest_object_of_a_list_shows_a_restored_store() -> None:
+    endpoint = Endpoint(100)
+    gate: Gate[Kept] = Gate(endpoint.identity, None, Locator("/api/v1/configmaps", place_of_kept))
+    await gate.opened()
+    assert await gate.admits([_configmap("b", 80), _configmap("c", 90), _configmap("a", 70)], "100")
+    endpoint.revision, endpoint.versions = 200, {"/api/v1/namespaces/shop/configmaps/c": 60}
+    assert not await gate.vouches()

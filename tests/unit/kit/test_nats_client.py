@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 import pytest
 from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
-from nats.errors import ProtocolError
+from nats.errors import ConnectionClosedError, MaxPayloadError, ProtocolError
 
 from services._kit.log.nats_client import Headers, QuickClient
 
@@ -239,3 +239,32 @@ def test_one_header_is_found_as_it_is_among_all(head: bytes) -> None:
     everything = dict(Headers(head))
     for name in ("A", "AB", "X", "B", "Status", "Description"):
         assert Headers(head).get(name, "none") == everything.get(name, "none")
+
+
+async def test_head_in_bytes_is_sent_as_the_library_does() -> None:
+    client, library = connected(QuickClient()), connected(Client())
+    await client.publish_with_head("a.b", b"NATS/1.0\r\nA: 1\r\nB-C: two\r\n\r\n", b"body")
+    await library.publish("a.b", b"body", headers={"A": "1", "B-C": "two"})
+    assert b"".join(client._pending) == b"".join(library._pending)
+    assert client._pending_data_size == library._pending_data_size
+    assert client.stats == library.stats
+
+
+async def test_head_in_bytes_is_refused_as_the_library_does() -> None:
+    client = connected(QuickClient())
+    client._max_payload = 3
+    with pytest.raises(MaxPayloadError):
+        await client.publish_with_head("a.b", b"NATS/1.0\r\n\r\n", b"body")
+    client._status = Client.CLOSED
+    with pytest.raises(ConnectionClosedError):
+        await client.publish_with_head("a.b", b"NATS/1.0\r\n\r\n", b"")
+    assert not client._pending
+
+
+def connected(client: Any) -> Any:
+    """A client as it is while it is connected, without a connection."""
+    client._status = Client.CONNECTED
+    client._max_payload = 1 << 20
+    client._flush_queue = asyncio.Queue()
+    client._flush_queue.put_nowait(None)
+    return client

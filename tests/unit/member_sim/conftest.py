@@ -219,3 +219,17 @@ def deployment(template: Any) -> Any:
         return spec
 
     return make
+
+
+@pytest.fixture
+def web_cluster(make_cluster: Any) -> Any:
+    """One node, and two pods of Deployment web."""
+    found = make_cluster(nodes=1, cpu="4", memory="8Gi")
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+    }
+    found.created(
+        "Deployment", "web", spec={"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    )
+    return found

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from schemas.agent import Expiry
 from services._kit.credentials.expiry import BadCredentials, credentials_of
 from services._kit.credentials.kubeconfig import kubeconfig_expiry
-from services.apiserver.auth.authentication import ServiceAccountTokens
+from services.apiserver.auth.token_signing import ServiceAccountTokens
 from services.cluster_monitor.readiness import EXPIRING, WARNING_SECONDS, warns_at, with_expiry
 
 NOT_AFTER = datetime(2030, 5, 1, tzinfo=UTC)
@@ -65,7 +65,7 @@ def test_client_certificate_opens_a_client():
 
 
 def test_a_token_that_ends_says_so():
-    token = ServiceAccountTokens(b"k").sign({"exp": 2000, "iat": 1000})
+    token = ServiceAccountTokens().sign({"exp": 2000, "iat": 1000})
     found = credentials_of(SPEC, secret(token=token, caBundle=CERT))
     assert found.expiry == Expiry(at=2000, since=1000, what="the token in Secret karmada-cluster/m1")
 

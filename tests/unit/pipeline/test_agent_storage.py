@@ -179,7 +179,7 @@ async def test_object_waited_for_is_saved_at_once(tmp_path: Path, monkeypatch: p
     running = asyncio.create_task(disk.storage.run())
     disk.state.fold(rendered(A), 3)
     disk.state.fold(withdrawn(A), 4)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await disk.storage.kept(A)
         assert disk.again().works.works[A][1] == 4
         await disk.storage.kept(A)
@@ -193,7 +193,7 @@ async def test_full_disk_keeps_nothing_waiting(tmp_path: Path, monkeypatch: pyte
     running = asyncio.create_task(disk.storage.run())
     disk.state.fold(withdrawn(A), 4)
     monkeypatch.setattr(storing, "_write", full)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await disk.storage.kept(A)
     assert "No space left" in disk.storage.trouble
     running.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,18 +10,15 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from schemas.codec import Known
 from schemas.events.observed import WorkObserved
 from schemas.events.rollup import ClusterStatusItem
 from schemas.events.work import AppliedOverride
 from services._kit.delivery.lane_parts import instead_of
-from services._rules.kubernetes.event_objects import Note, event_name, event_of
+from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
-from services._rules.overrides import OverrideError
 from services.status_aggregator.decide import within_bounds
-from services.status_aggregator.event_announcements import Early, announce, bound, overridden
+from services.status_aggregator.event_announcements import announce
 from tests.support.facts import (
-    KEY,
     binding,
     cluster,
     placement,
@@ -32,12 +30,15 @@ from tests.support.facts import (
     withdrawn,
     work,
 )
-from tests.support.harness import AGGREGATOR, Harness, aggregator_of
+from tests.support.harness import aggregator_of
 
 
-def noted(note: Note | None) -> Note:
-    assert note is not None
-    return note
+def noted(notes: Sequence[Note]) -> Note:
+    """The Event on the binding; the template has the same."""
+    about, template = notes
+    where = {"key": template.key, "uid": template.uid, "api_version": template.api_version, "kind": template.kind}
+    assert replace(about, **where) == template
+    return about
 
 
 def test_render_problem_is_shown_until_it_is_solved() -> None:
@@ -109,75 +110,6 @@ def test_removed_cluster_has_no_item() -> None:
     aggregator.given(removed("m2"))
     rollup = aggregator.decides()
     assert [item.cluster for item in rollup.items] == ["m1"]
-
-
-def test_facts_become_kubernetes_events() -> None:
-    aggregator = aggregator_of()
-    events: list[Known] = [binding(2), placement(m1=1, m2=1), work("m1"), seen("m1", operation="created")]
-    notes = [announce(aggregator.state, event) for event in events]
-    assert [(note.reason, note.component) for note in notes if note is not None] == [
-        ("ApplyPolicySucceed", "resource-detector"),
-        ("ScheduleBindingSucceed", "default-scheduler"),
-        ("SyncWorkSucceed", "binding-controller"),
-        ("SyncSucceed", "execution-controller"),
-    ]
-    assert notes[0] is not None
-    assert notes[0].message == "Apply policy(default/nginx-propagation) succeed"
-    assert notes[1] is not None
-    assert notes[1].message == "Binding has been scheduled successfully. Result: {m1:1, m2:1}"
-    event = event_of(notes[1], first="2026-01-01T00:00:00Z", last="2026-01-01T00:00:00Z", count=1)
-    assert event["involvedObject"]["uid"] == "u1"
-    assert event["metadata"]["name"] == event_name(notes[1])
-
-
-def test_applied_override_policies_become_events_once() -> None:
-    aggregator = aggregator_of()
-    took_part = tuple(AppliedOverride(name, Raw(b"{}")) for name in ("a", "a", "b"))
-    copy = replace(work("m1"), cluster_overrides=took_part[2:], overrides=took_part)
-    notes = overridden(aggregator.state, copy)
-    assert {(note.reason, note.component, note.warning) for note in notes} == {
-        ("ApplyOverridePolicySucceed", "override-manager", False)
-    }
-    assert [note.message for note in notes] == [
-        "Apply cluster override policy(b) for cluster(m1) succeed.",
-        "Apply override policy(default/a) for cluster(m1) succeed.",
-        "Apply override policy(default/b) for cluster(m1) succeed.",
-    ]
-    assert overridden(aggregator.state, work("m1")) == []
-
-
-@pytest.mark.parametrize(
-    ("policy", "told"),
-    [
-        ("OverridePolicy default/a", "override policy(default/a)"),
-        ("ClusterOverridePolicy b.c", "cluster override policy(b.c)"),
-    ],
-)
-def test_failed_override_policy_becomes_an_event(policy: str, told: str) -> None:
-    problem = str(OverrideError(policy, 1, "plaintext add at /a", "no"))
-    (note,) = overridden(aggregator_of().state, replace(work("m1"), problem=problem))
-    assert (note.reason, note.warning) == ("ApplyOverridePolicyFailed", True)
-    assert note.message == f"Apply {told} for cluster(m1) failed."
-    other = replace(work("m1"), problem="ReviseReplica: no")
-    assert overridden(aggregator_of().state, other) == []
-
-
-def test_report_without_a_write_becomes_no_event() -> None:
-    aggregator = aggregator_of()
-    assert announce(aggregator.state, seen("m1")) is None
-    failed = noted(announce(aggregator.state, seen("m1", applied=False, message="no")))
-    assert failed.warning
-
-
-def test_observation_before_its_binding_is_kept_for_it() -> None:
-    aggregator, early = Harness(AGGREGATOR), Early()
-    for event in (seen("m1", uid="u0", operation="created"), seen("m1", operation="created")):
-        assert announce(aggregator.state, event) is None
-        assert not bound(aggregator.state, event)
-        early.keep(event)
-    aggregator.given(binding(2))
-    assert [event.uid for event in early.take(KEY, "u1")] == ["u1"]
-    assert early.take(KEY, "u1") == []
 
 
 def test_operation_of_an_unsent_report_is_kept() -> None:

@@ -14,6 +14,7 @@ from services.cluster_monitor.decide import (
     DropFinalizer,
     WriteStatus,
 )
+from services.cluster_monitor.readiness import rfc3339
 from tests.support.facts import NOW
 from tests.support.monitor_harness import READY, MonitorHarness
 
@@ -125,6 +126,43 @@ def test_labels_and_taints_are_facts() -> None:
     monitor.decides()
     monitor.manifest["metadata"]["labels"] = {"tier": "gold"}
     assert monitor.decides().events
+
+
+def test_an_unreachable_cluster_says_where_and_why() -> None:
+    monitor = MonitorHarness("m1")
+    monitor.probes(0, online=False, cause="GET https://10.0.0.1:6443/readyz: connection refused")
+    (ready,) = [item for item in monitor.manifest["status"]["conditions"] if item["type"] == "Ready"]
+    assert ready["reason"] == "ClusterNotReachable"
+    assert ready["message"] == "cluster is not reachable: GET https://10.0.0.1:6443/readyz: connection refused"
+
+
+def fact_taints(decision: ClusterDecision) -> list[dict[str, Any]]:
+    (event,) = decision.events
+    assert isinstance(event, ClusterChanged)
+    taints: list[dict[str, Any]] = msgspec.json.decode(event.manifest)["spec"]["taints"]
+    return taints
+
+
+def test_taint_without_a_time_counts_from_its_first_fact() -> None:
+    monitor = probed()
+    monitor.decides()
+    monitor.manifest["spec"]["taints"] = [{"key": "k", "effect": "NoExecute"}, {"key": "k", "effect": "NoSchedule"}]
+    evicts, repels = fact_taints(monitor.decides(at=5))
+    assert (evicts["timeAdded"], "timeAdded" in repels) == (rfc3339(NOW + 5), False)
+    assert not monitor.decides(at=60).events
+    monitor.manifest["spec"]["taints"].append({"key": "l", "effect": "NoExecute"})
+    first, _, second = fact_taints(monitor.decides(at=90))
+    assert (first["timeAdded"], second["timeAdded"]) == (rfc3339(NOW + 5), rfc3339(NOW + 90))
+
+
+def test_a_condition_may_lack_anything() -> None:
+    monitor = probed()
+    monitor.decides()
+    monitor.manifest["status"]["conditions"] += [{"status": "True"}, {"type": "NetworkReady"}, {}]
+    assert monitor.decides(at=1).events
+    monitor.probes(10)
+    assert monitor.ready == "True"
+    assert not monitor.decides(at=11).events
 
 
 def test_leaving_cluster_is_released_once_empty_or_unreachable() -> None:

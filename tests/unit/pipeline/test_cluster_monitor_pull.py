@@ -12,7 +12,7 @@ from schemas.events.cluster import ClusterChanged
 from schemas.manifest import Manifest
 from services.cluster_monitor.decide import ClusterDecision, DropFinalizer, WriteSpec, WriteStatus, decide
 from services.cluster_monitor.heartbeats import LARGEST, PER_SECOND, HeartbeatRate, Malformed, heard
-from services.cluster_monitor.readiness import find_condition
+from services.cluster_monitor.readiness import ANSWERS, find_condition
 from services.cluster_monitor.state import ClusterState, MonitorState
 
 CREATED = "2026-11-21T06:00:00Z"
@@ -86,6 +86,19 @@ def test_silent_agent_makes_the_cluster_unknown(status: Manifest | None, ends: f
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("Unknown", reason)
     assert taints(after) == ["cluster.karmada.io/unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "words"),
+    [(None, "", ""), ("", "False", "FLEETLOG_AGENT_REQUESTS is not set"), ("read", "True", "requests of people: read")],
+)
+def test_what_an_agent_answers_is_a_condition(answers: str | None, status: str, words: str) -> None:
+    state = cluster()
+    state.of("m3").probe = Sample(at=BORN + 5, online=True, healthy=True, summary=SUMMARY, answers=answers)
+    (write,) = [effect for effect in decide(state, "m3", BORN + 5).effects if isinstance(effect, WriteStatus)]
+    found = find_condition(write.patch["conditions"], ANSWERS) or {"status": "", "message": ""}
+    assert found["status"] == status
+    assert words in found["message"]
 
 
 def test_heartbeats_alone_keep_the_cluster_ready() -> None:

@@ -94,7 +94,11 @@ def test_repeated_decision_is_equal_and_changes_no_state(decider: Decider) -> No
 
 CONTROL = "unused"
 SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
-    (DETECTOR, lambda: Detector(DetectorSettings(control_kubeconfig=CONTROL)), {"waiting", "ranked", "guard"}),
+    (
+        DETECTOR,
+        lambda: Detector(DetectorSettings(control_kubeconfig=CONTROL)),
+        {"waiting", "ranked", "lacking", "edited", "guard"},
+    ),
     (SCHEDULER, lambda: Scheduler(SchedulerSettings()), {"ledger", "peers", "watch", "rooms"}),
     (RENDERER, OverrideRenderer, set()),
     (AGGREGATOR, lambda: StatusAggregator(AggregatorSettings(control_kubeconfig=CONTROL)), set()),

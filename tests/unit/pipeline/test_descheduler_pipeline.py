@@ -98,8 +98,8 @@ class House(MemoryInstallation):
     def told(self) -> list[str]:
         """Kubernetes Events about the descheduler's facts."""
         state = Harness(AGGREGATOR, *self.read(">")).state
-        notes = [announce(state, event) for event in self.read("descheduling.>")]
-        return [f"{note.component} {note.reason}: {note.message}" for note in notes if note is not None]
+        notes = [note for event in self.read("descheduling.>") for note in announce(state, event)]
+        return [f"{note.component} {note.reason}: {note.message}" for note in notes if note.kind == "ResourceBinding"]
 
     def shown(self) -> list[dict[str, Any]]:
         """spec.clusters of the binding."""

@@ -9,19 +9,16 @@ from schemas.codec import subject_of
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
-from schemas.keys import ObjectKey
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import INLINE_BYTES, Manifest
 from services._rules import constants as const
 from services._rules.secrets.secret_objects import DigestKey
 from services.detector import state as det
-from services.detector.app import Detector, Store
-from services.detector.claim_writes import WriteClaim
-from services.detector.decide import (
-    DetectorDecision,
-    ReleasePolicy,
-    WritePolicyId,
-    decide_policy,
-)
+from services.detector.app import Detector
+from services.detector.claims.policy_decision import decide_policy
+from services.detector.effects import DetectorDecision, ReleasePolicy, WritePolicyId
+from services.detector.manifest_storage import Store
+from services.detector.policies.claim_writes import WriteClaim
 from services.detector.settings import DetectorSettings
 from tests.support.detector_harness import DetectorHarness, kinds, policy, request
 from tests.support.facts import KEY, NOW, POLICY, STATIC, deployment
@@ -194,6 +191,9 @@ def test_claim_outlives_label_change_until_policy_changes() -> None:
     manifest = detector.state.templates[KEY]
     labels = {name: value for name, value in manifest["metadata"]["labels"].items() if name != "app"}
     detector.sees({**manifest, "metadata": {**manifest["metadata"], "labels": labels}})
+    kept = request(detector.decides())
+    assert kept.policy is not None
+    assert kept.policy.unselected
     assert detector.decides() == DetectorDecision()
     changed = policy(resourceSelectors=[selector], priority=1)
     changed["metadata"]["generation"] = 2
@@ -302,3 +302,25 @@ def test_lazy_policy_holds_back_inline_and_blob_templates(size: int, monkeypatch
         decision = service.decide(detector.state, KEY, NOW)
     assert [type(event) for event in decision.events] == [TemplateChanged]
     assert KEY not in detector.state.waiting
+
+
+@pytest.mark.parametrize("kind", det.RECORDED_KINDS)
+def test_recorded_kinds_become_facts(kind: str) -> None:
+    """given an object that asks something of bindings, when it comes and goes, then both are facts."""
+    detector = DetectorHarness()
+    manifest = {
+        "apiVersion": "x/v1",
+        "kind": kind,
+        "metadata": {"name": "all", "uid": "u1", "generation": 1},
+        "spec": {"a": 1},
+        "status": {"b": 1},
+    }
+    key = PolicyKey(kind, "", "all")
+    assert det.take_policy_list(detector.state, kind, {key: manifest}) == [det.SCOPE, key]
+    [changed] = decide_policy(detector.state, key).events
+    assert isinstance(changed, PolicyChanged)
+    assert b"status" not in bytes(changed.manifest)
+    detector.given(changed)
+    assert not decide_policy(detector.state, key).events
+    assert list(det.take_policy(detector.state, key, None)) == [key]
+    assert [type(event) for event in decide_policy(detector.state, key).events] == [PolicyDeleted]

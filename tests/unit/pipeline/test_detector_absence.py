@@ -16,9 +16,9 @@ from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Limits
 from services._rules.absence.endpoint_identity import Judgement, Reading, judge
 from services.detector import state as det
+from services.detector.claims.policy_decision import decide_policy
 from services.detector.control_plane_scope import decide_scope
-from services.detector.decide import decide_policy
-from services.detector.recorded_objects import refuse_list
+from services.detector.objects.recorded_objects import refuse_list
 from tests.support.detector_harness import DetectorHarness, list_policies
 from tests.support.facts import NOW
 

@@ -17,7 +17,8 @@ from services._rules.interpreter.result_cache import InterpretationQuery, Result
 from services.detector import state as det
 from services.detector.app import Detector
 from services.detector.binding_request import DetectorOptions
-from services.detector.decide import DetectorDecision, decide_policy
+from services.detector.claims.policy_decision import decide_policy
+from services.detector.effects import DetectorDecision
 from services.detector.settings import DetectorSettings
 from tests.support.detector_harness import DetectorHarness, kinds, list_policies, notes, policy, request
 from tests.support.facts import KEY, deployment

@@ -9,7 +9,7 @@ import pytest
 from schemas.keys import ObjectKey
 from services._kit.kube.client import ApiError
 from services.detector.app import Detector, Transient
-from services.detector.claim_writes import WriteClaim
+from services.detector.policies.claim_writes import WriteClaim
 from services.detector.settings import DetectorSettings
 
 VALUE = "hunter2"

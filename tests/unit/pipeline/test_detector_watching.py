@@ -17,8 +17,8 @@ from services._kit.kube.client import ApiError, ApiResource
 from services._rules.interpreter.configuration import CUSTOMIZATION, WEBHOOKS
 from services.detector import kind_watch as watching
 from services.detector.kind_watch import PLURALS, Watching
+from services.detector.objects.template_bytes import Templates
 from services.detector.state import POLICY_KINDS, DetectorState, Key
-from services.detector.template_bytes import Templates
 
 KEPT = ObjectKey("", "configmaps", "a", "c")
 VERBS = ("list", "watch", "delete", "create")
@@ -41,7 +41,7 @@ class Plane:
         self.resources += [served("config.karmada.io", kind, PLURAL[kind]) for kind in interpreters]
         self.forbidden = forbidden
 
-    async def discover(self) -> list[ApiResource]:
+    async def discover(self, *, left_out: set[str]) -> list[ApiResource]:
         return list(self.resources)
 
     async def request(self, method: str, path: str, **_: Any) -> bytes:
@@ -87,7 +87,7 @@ async def test_kinds_that_are_not_served_are_not_waited_for(interpreters: tuple[
 
 
 async def test_forbidden_kind_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_PATIENCE", 0.05)
+    monkeypatch.setattr(watching, "_PATIENCE", 1.0)
     ground = Ground(Plane(CUSTOMIZATION, WEBHOOKS, forbidden=CUSTOMIZATION))
     await ground.until_decided()
     assert ground.state.unlisted == {CUSTOMIZATION}

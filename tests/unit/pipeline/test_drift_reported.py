@@ -34,8 +34,7 @@ def test_repaired_drift_is_a_history_line_without_cause() -> None:
 
 
 def test_repaired_drift_is_a_warning_event() -> None:
-    note = announce(aggregator_of().state, seen(operation="updated", drift=DRIFT))
-    assert note is not None
+    note = announce(aggregator_of().state, seen(operation="updated", drift=DRIFT))[0]
     assert (note.reason, note.warning, note.uid) == ("DriftRepaired", True, "u1")
     assert note.message == f"cluster m1: {WORDS}"
 

@@ -83,15 +83,17 @@ def test_preserved_state_goes_to_the_one_new_cluster_only() -> None:
 
 def test_kubernetes_event_names_every_cluster_left() -> None:
     state = Harness(AGGREGATOR, binding()).state
-    assert announce(state, evicted("m1")) is None
-    note = announce(state, EvictionFinished(key=KEY, uid="u1", left=("m1",)))
-    assert note is not None
-    assert (note.reason, note.message, note.warning) == (
-        "EvictWorkloadFromClusterSucceed",
-        "Evict from cluster m1 succeed.",
-        False,
-    )
-    assert announce(state, EvictionFinished(key=KEY, uid="u1")) is None
+    assert not announce(state, evicted("m1"))
+    notes = announce(state, EvictionFinished(key=KEY, uid="u1", left=("m1", "m2")))
+    assert {(note.reason, note.component) for note in notes} == {
+        ("EvictWorkloadFromClusterSucceed", "resource-binding-graceful-eviction-controller")
+    }
+    assert [(note.kind, note.message) for note in notes] == [
+        (kind, f"Evict from cluster {cluster} succeed.")
+        for cluster in ("m1", "m2")
+        for kind in ("ResourceBinding", "Deployment")
+    ]
+    assert not announce(state, EvictionFinished(key=KEY, uid="u1"))
 
 
 def test_binding_shows_graceful_eviction_tasks() -> None:

@@ -17,6 +17,7 @@ from services._kit.credentials import access
 from services._kit.credentials.access import Members
 from services._kit.kube.answers.share import Share
 from services._kit.kube.client import ApiResource, KubeClient
+from services._kit.members.member_probe import probe_cluster
 from services.cluster_monitor import push_probe as probing
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.state import Probe
@@ -32,6 +33,15 @@ async def test_changed_member_is_probed_once_it_is_quiet() -> None:
         probe = await looks.probes.get()
         assert "apiEndpoint" in probe.error
         assert looks.probes.empty()
+
+
+async def test_probe_names_the_endpoint_that_does_not_answer() -> None:
+    client = KubeClient("http://127.0.0.1:1", ssl_context=None, headers={})
+    try:
+        sample = await probe_cluster(client, "m1", [], 0.0)
+    finally:
+        await client.close()
+    assert (sample.online, "127.0.0.1:1" in sample.cause) == (False, True)
 
 
 class Member:

@@ -15,6 +15,7 @@ from schemas.topology import EXPLAINED, FACTS, HISTORY
 from services._kit.base.log_errors import StreamFull
 from services._kit.log.stream_port import NewMessage
 from services.cli.queries.explain import document, placement_of, text
+from services.cli.queries.required_by import Required
 from services.scheduler.decide import decide_with_trace
 from services.scheduler.decision_trace import Changed, explained
 from services.scheduler.trace_writer import MOST_WAITING, ExplanationWriter
@@ -114,7 +115,7 @@ async def test_explanation_is_found_by_its_placement() -> None:
     found = await placement_of(logs, KEY)
     assert found is not None
     assert found.explanation == told(item)
-    assert document(KEY, found)["explanation"]["strategy"] == "StaticWeight"
+    assert document(KEY, found, Required())["explanation"]["strategy"] == "StaticWeight"
     shown = text(KEY, found)
     assert (
         "runs on m1 (2 replicas) and m2 (1 replica)" in shown or "runs on m1 (1 replica) and m2 (2 replicas)" in shown

@@ -10,7 +10,7 @@ from schemas.events.binding import BindingRequested
 from schemas.events.placement import PlacementDecided, PlacementReleased
 from services._kit.base.settings import SettingsError
 from services.scheduler.app import Scheduler
-from services.scheduler.decide import HANDOVER_SECONDS, handed_over_until
+from services.scheduler.ownership import HANDOVER_SECONDS, handed_over_until
 from services.scheduler.settings import SchedulerSettings
 from tests.support.facts import ANYWHERE, KEY, NOW, binding, cluster, key, released
 from tests.support.harness import SCHEDULER, Harness, place

@@ -131,3 +131,14 @@ def test_objects_without_replicas_get_none() -> None:
     event = Harness(SCHEDULER, cluster("m1"), request).decides()
     assert isinstance(event, PlacementDecided)
     assert event.clusters == (TargetCluster("m1"),)
+
+
+def test_clusters_that_do_not_exist_are_named() -> None:
+    nowhere = {"clusterAffinities": [{"affinityName": "a", "clusterNames": ["m1", "m7", "m8"], "exclude": ["m1"]}]}
+    scheduler = Harness(SCHEDULER, cluster("m1"), binding(2, nowhere))
+    event = scheduler.decides()
+    assert isinstance(event, PlacementFailed)
+    assert event.message.endswith("Named in the placement, but no members: m7, m8.")
+    assert scheduler.decides() is None
+    scheduler.given(cluster("m7"))
+    assert targets(scheduler.decides()) == {"m7": 2}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.events.binding import BindingRequested
-from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased
+from schemas.events.binding import BindingRequested, RescheduleRequest
+from schemas.events.cluster import ClusterRemoved
+from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased, TargetCluster
 from services._rules.scheduling.scheduling_views import SchedulingOptions
 from services.gateway.state import Bound, Since
 from services.gateway.views.binding_views import build
@@ -153,7 +154,8 @@ def test_change_without_scheduling_need_counts_as_scheduled() -> None:
     later = replace(binding(2, conflictResolution="Overwrite"), generation=4)
     scheduler.given(later)
     assert scheduler.decides() is None
-    assert shown(later, event, 1)["schedulerObservedGeneration"] == 4
+    assert event.changes == 1
+    assert shown(later, event, 1)["schedulerObservedGeneration"] == 4 + event.changes
 
 
 @pytest.mark.parametrize(
@@ -170,3 +172,69 @@ def test_undecided_change_does_not_count_as_scheduled(later: BindingRequested) -
     _, event = decided()
     later = replace(later, generation=4)
     assert shown(later, event, 1)["schedulerObservedGeneration"] == 1
+
+
+def asked(seconds: float, *by: str, generation: int = 2, replicas: int = 2, **more: Any) -> BindingRequested:
+    """A binding with a request of rebalancers."""
+    request = binding(replicas, rescheduleTriggeredAt=at(seconds), **more)
+    return replace(request, generation=generation, reschedule=RescheduleRequest(by or ("all",), generation))
+
+
+def test_request_in_the_second_of_the_last_success_counts_once() -> None:
+    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(2))
+    first = scheduler.decides()
+    assert isinstance(first, PlacementDecided)
+    scheduler.now += 0.4
+    scheduler.given(asked(NOW))
+    event = scheduler.decides()
+    assert isinstance(event, PlacementDecided)
+    assert event.trigger == "rescheduled because of WorkloadRebalancer all"
+    assert event.rescheduled == 2
+    assert scheduler.decides() is None
+    assert scheduler.restarted().decided() is None
+    scheduler.given(asked(NOW, "all", "more", generation=3))
+    assert isinstance(scheduler.decides(), PlacementDecided)
+    assert scheduler.decides() is None
+
+
+def test_request_of_an_older_rebalancer_is_ignored() -> None:
+    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(2))
+    scheduler.decides()
+    scheduler.given(asked(NOW - 5))
+    scheduler.now += 60
+    assert scheduler.decides() is None
+
+
+def test_request_by_a_clock_ahead_is_answered_once() -> None:
+    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(2))
+    scheduler.decides()
+    scheduler.given(asked(NOW + 3600))
+    assert isinstance(scheduler.decides(), PlacementDecided)
+    assert scheduler.decides() is None
+
+
+def test_drifted_replicas_return_to_their_weights() -> None:
+    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(4, STATIC))
+    placed = scheduler.decides()
+    scheduler.given(replace(placed, clusters=(TargetCluster("m2", 4),)))
+    assert scheduler.decides() is None
+    scheduler.now += 60
+    scheduler.given(asked(scheduler.now, replicas=4, placement=STATIC))
+    assert targets(scheduler.decides()) == {"m1": 2, "m2": 2}
+
+
+def test_request_stays_open_until_a_success() -> None:
+    """given a request that no cluster can take, when clusters are back, then the success answers it."""
+    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(4, STATIC))
+    scheduler.decides()
+    scheduler.given(ClusterRemoved(name="m1", uid="u"), ClusterRemoved(name="m2", uid="u"))
+    scheduler.now += 60
+    scheduler.given(asked(scheduler.now, replicas=4, placement=STATIC))
+    failed = scheduler.decides()
+    assert isinstance(failed, PlacementFailed)
+    assert failed.rescheduled == 0
+    scheduler.given(cluster("m1"), cluster("m2"))
+    placed = scheduler.decides()
+    assert targets(placed) == {"m1": 2, "m2": 2}
+    assert placed.rescheduled == 2
+    assert scheduler.decides() is None

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested, resource_usage
+from services._rules.quota.binding_usage import resource_usage
+from services._rules.scheduling.division.usage import replicas_changed, reschedule_requested
 from services._rules.scheduling.division.weights import (
     DivisionError,
     TargetCluster,

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services._rules.policies import matching as policy_match
-from services._rules.policies import skip_rules
+from services._rules.policies import preemption, skip_rules
 from services._rules.policies.matching import Rank, Template
+from services._rules.policies.policy_index import PolicyIndex
 
 NGINX = Template("apps/v1", "Deployment", "default", "nginx", {"app": "web"})
 DEPLOYMENTS = {"apiVersion": "apps/v1", "kind": "Deployment"}
@@ -57,7 +60,7 @@ def test_a_broken_label_selector_matches_nothing() -> None:
 def test_preemption_needs_scope_or_priority(
     preemptor: policy_match.Policy, holder: policy_match.Policy, expected: bool
 ) -> None:
-    assert policy_match.may_preempt(preemptor, holder) is expected
+    assert preemption.may_preempt(preemptor, holder) is expected
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,72 @@ def test_a_skip_setting_with_too_many_parts_is_refused(setting: str) -> None:
 def test_a_broken_namespace_expression_is_refused() -> None:
     with pytest.raises(skip_rules.SkipRuleError, match=r"\(\["):
         skip_rules.compile_skip_rules("", ["(["])
+
+
+_LABELS = st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "2"]), max_size=2)
+_EXPRESSIONS = st.builds(
+    lambda key, operator, values: {"key": key, "operator": operator, **({"values": values} if "I" in operator else {})},
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Is"]),
+    st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2),
+)
+_SELECTORS = st.fixed_dictionaries(
+    {"apiVersion": st.just("apps/v1"), "kind": st.sampled_from(["Deployment", "StatefulSet"])},
+    optional={
+        "namespace": st.sampled_from(["default", "other", ""]),
+        "name": st.sampled_from(["nginx", "web", ""]),
+        "labelSelector": st.fixed_dictionaries(
+            {}, optional={"matchLabels": _LABELS, "matchExpressions": st.lists(_EXPRESSIONS, max_size=2)}
+        ),
+    },
+)
+_TEMPLATES = st.builds(
+    Template,
+    st.just("apps/v1"),
+    st.sampled_from(["Deployment", "StatefulSet"]),
+    st.sampled_from(["default", "other", ""]),
+    st.sampled_from(["nginx", "web"]),
+    _LABELS,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_SELECTORS, max_size=5), _TEMPLATES)
+def test_selectors_together_rank_as_each_does(selectors: list[dict[str, Any]], template: Template) -> None:
+    each = policy_match.best_rank(map(policy_match.compile_selector, selectors), template)
+    assert policy_match.compile_selectors(selectors).rank(template) is each
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "default"]), st.lists(_SELECTORS, max_size=3))),
+    _TEMPLATES,
+)
+def test_index_finds_every_policy_that_matches(changes: list[Any], template: Template) -> None:
+    index: PolicyIndex[int] = PolicyIndex()
+    standing: dict[int, tuple[str, policy_match.SelectorSet]] = {}
+    for key, namespace, selectors in changes:
+        if selectors:
+            standing[key] = (namespace, policy_match.compile_selectors(selectors))
+            index.put(key, *standing[key])
+        else:
+            standing.pop(key, None)
+            index.drop(key)
+    for namespace in ("", "default"):
+        matching = {key for key, (place, found) in standing.items() if place == namespace and found.rank(template)}
+        assert matching <= set(index.candidates(template, namespace)) <= standing.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "skipped"),
+    [
+        ("ConfigMap", "kube-root-ca.crt", {}, True),
+        ("ServiceAccount", "default", {skip_rules.STANDING_LABEL: "true"}, True),
+        ("ServiceAccount", "default", {}, False),
+        ("ServiceAccount", "other", {skip_rules.STANDING_LABEL: "true"}, False),
+        ("Secret", "kube-root-ca.crt", {}, False),
+    ],
+)
+def test_what_each_cluster_has_itself_is_skipped(kind: str, name: str, labels: dict[str, str], skipped: bool) -> None:
+    rules = skip_rules.compile_skip_rules()
+    assert rules.skips_object(Template("v1", kind, "team", name, labels)) is skipped

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.codec import encode, subject_of
 from schemas.envelope import Provenance
@@ -21,6 +22,7 @@ from tests.integration.gateway.story import (
     cluster,
     observed,
     placed,
+    raw,
     released,
     rendered,
     requested,
@@ -86,6 +88,12 @@ def test_event_of_a_newer_version_is_an_entry():
     [
         (None, requested(replicas=3), "3 replicas, policy PropagationPolicy/default/web"),
         (requested(replicas=2), requested(replicas=3, generation=2), "changed: replicas 2 -> 3; generation 2"),
+        (
+            requested(),
+            requested(generation=2, policy=None, reason="PropagationPolicy/default/web is being deleted"),
+            "changed: PropagationPolicy/default/web is being deleted; generation 2",
+        ),
+        (requested(), requested(generation=2, frozen=1, reason="copies stay"), "changed: copies stay; generation 2"),
         (None, released(), "template deleted"),
         (placed(member1=1, member2=1), placed(member2=2), "member2=2, leaves member1"),
         (None, withdrawn("member1"), "member1 lets go"),
@@ -149,6 +157,7 @@ def estimated(*estimates: ClusterEstimate, **more: Any) -> PlacementDecided:
         uid="u1",
         clusters=(TargetCluster("m1", 2),),
         trigger="the placement changed",
+        prev=4,
         estimates=estimates,
         provenance=Provenance(decided_at=NOW),
         **more,
@@ -173,5 +182,19 @@ def test_a_failure_tells_them_too() -> None:
 
 def test_summary_names_missed_estimates() -> None:
     assert summarize(estimated()) == "m1=2, the placement changed"
+    assert summarize(replace(estimated(), prev=0)) == "m1=2, for the first time"
     missed = summarize(estimated(estimate_missed=True))
     assert missed == "m1=2, the placement changed, room by summaries alone, no estimate came in time"
+
+
+def test_words_name_dependencies_and_owners():
+    asked = requested()
+    requiring = replace(asked, requires=(ObjectKey("", "configmaps", "default", "app"),))
+    assert summarize(requiring, asked) == "changed: requires configmaps/default/app; generation 1"
+    assert "no longer requires configmaps/default/app" in summarize(asked, requiring)
+    alone = replace(asked, attached=True, policy=None, workload=False, spec=raw({"preserveResourcesOnDeletion": True}))
+    assert summarize(alone) == "follows what requires it"
+    torn = replace(alone, contradictions=("conflictResolution",))
+    assert "owners disagree on conflictResolution" in summarize(torn, alone)
+    assert "owners agree" in summarize(alone, torn)
+    assert "nothing requires it any more" in summarize(replace(alone, spec=raw({})), alone)

@@ -1,4 +1,4 @@
-"""What is taken as it is written but has no effect yet is told to who writes it."""
+"""What is taken as it is written but has no effect is told to who writes it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from schemas.keys import PolicyKey
-from services._rules.policies.unsupported import KINDS, unsupported_fields
+from services._rules.policies.unsupported import KINDS, unsupported_kind
 from services.apiserver.crds import generate
 from services.apiserver.crds.custom_kinds import custom_kinds
-from services.detector.decide import Tell, decide_policy
+from services.detector.binding_request import DetectorOptions
+from services.detector.claims.policy_decision import decide_policy
+from services.detector.effects import Tell
 from services.detector.state import DetectorState, take_policy
 
 KEY = PolicyKey("PropagationPolicy", "default", "web")
@@ -26,46 +28,33 @@ def policy(**spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
-        ({}, []),
-        ({"propagateDeps": False, "preemption": "Never"}, []),
-        ({"propagateDeps": True}, ["spec.propagateDeps"]),
-        ({"preemption": "Always"}, ["spec.preemption"]),
-        ({"propagateDeps": True, "preemption": "Always"}, ["spec.propagateDeps", "spec.preemption"]),
-    ],
-)
-def test_fields_without_effect_are_named(spec: dict[str, Any], fields: list[str]) -> None:
-    assert [text.split(" ")[0] for text in unsupported_fields("ClusterPropagationPolicy", policy(**spec))] == fields
+def told(state: DetectorState) -> list[str]:
+    """Reasons and messages of the Events that are to be written."""
+    effects = decide_policy(state, KEY).effects
+    return [f"{effect.note.reason}: {effect.note.message}" for effect in effects if isinstance(effect, Tell)]
 
 
-@pytest.mark.parametrize("manifest", [{}, {"spec": None}, {"spec": "text"}, {"spec": {"propagateDeps": "yes"}}])
-def test_manifests_of_any_shape_are_read(manifest: dict[str, Any]) -> None:
-    assert unsupported_fields("PropagationPolicy", manifest) == []
+@pytest.mark.parametrize(("asked", "gate"), [(True, True), (False, False), (None, False), ("yes", False)])
+def test_policies_that_are_obeyed_have_no_event(asked: object, gate: bool) -> None:
+    state = DetectorState(options=DetectorOptions(dependencies=gate))
+    take_policy(state, KEY, policy(propagateDeps=asked))
+    assert told(state) == []
 
 
 def test_policy_event_is_sent_when_its_fields_change() -> None:
-    state = DetectorState()
+    state = DetectorState(options=DetectorOptions(dependencies=False))
     take_policy(state, KEY, policy(propagateDeps=True))
-    verdict = decide_policy(state, KEY)
-    (tell,) = [effect for effect in verdict.effects if isinstance(effect, Tell)]
-    assert (tell.note.reason, tell.note.warning, tell.note.key.resource) == (
-        "FieldNotActedOn",
-        True,
-        "propagationpolicies",
-    )
-    assert "spec.propagateDeps" in tell.note.message
-    (state.policy_facts[KEY],) = verdict.events
-    assert not [effect for effect in decide_policy(state, KEY).effects if isinstance(effect, Tell)]
+    (message,) = told(state)
+    assert message.startswith("FieldNotActedOn: spec.propagateDeps is true, but feature gate PropagateDeps is off")
+    (state.policy_facts[KEY],) = decide_policy(state, KEY).events
+    assert told(state) == []
     take_policy(state, KEY, policy())
-    assert not [effect for effect in decide_policy(state, KEY).effects if isinstance(effect, Tell)]
+    assert told(state) == []
 
 
-def test_api_server_warns_about_unsupported_fields() -> None:
+def test_api_server_warns_about_kinds_without_effect() -> None:
     kinds = {kind.resource.kind: kind for item in generate.definitions(optional=False) for kind in custom_kinds(item)}
-    said = kinds["PropagationPolicy"].warnings(policy(propagateDeps=True))
-    assert [text.split(" ")[0] for text in said] == ["spec.propagateDeps"]
-    assert kinds["PropagationPolicy"].warnings(policy()) == []
-    assert kinds["FederatedHPA"].warnings({}) == ["FederatedHPA is kept, but not acted on yet: nothing is scaled by it"]
-    assert {kind for kind in kinds if kinds[kind].warnings({})} == set(KINDS)
+    assert kinds["PropagationPolicy"].warnings(policy(propagateDeps=True)) == []
+    assert kinds["MultiClusterService"].warnings({})[0].startswith("MultiClusterService is kept, but not acted on yet")
+    assert {kind for kind in kinds if kinds[kind].warnings({})} == {kind for kind in kinds if unsupported_kind(kind)}
+    assert {kind for kind in kinds if unsupported_kind(kind)} <= set(KINDS)

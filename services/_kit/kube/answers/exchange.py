@@ -12,6 +12,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from services._kit.base.answer_limits import COUNTS
 from services._kit.kube.api import BadAnswer, NotLeading, Unreachable
+from services._kit.kube.route import Route, connector
 
 if TYPE_CHECKING:
     from services._kit.kube.client import KubeClient
@@ -57,13 +58,12 @@ def session(
     ssl_context: ssl.SSLContext | None,
     *,
     connections: int,
+    route: Route,
 ) -> aiohttp.ClientSession:
     """A session that unpacks nothing by itself and whose redirects are for its users to refuse; 0: any number."""
-    connector = aiohttp.TCPConnector(
-        limit=connections, ssl=ssl_context if ssl_context is not None else True, keepalive_timeout=75
-    )
+    trusted = ssl_context if ssl_context is not None else True
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=connector(route, limit=connections, ssl=trusted, keepalive_timeout=75),
         request_class=type("Request", (GuardedRequest,), {"client": client}),
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),

@@ -10,21 +10,10 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 from multidict import CIMultiDict
 
+from services._rules.proxying.header_rules import HOP_BY_HOP
+
 LOOK_SECONDS: Final = 5.0
 """How often a stream on which nothing happens is asked whether its reader is still there."""
-HOP_BY_HOP: Final = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Hop-by-hop headers: proxies do not forward them."""
 _DROPPED: Final = HOP_BY_HOP | {"authorization", "host"}
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
@@ -40,9 +29,11 @@ def forwarded(request: BaseRequest, *dropped: str) -> CIMultiDict[str]:
     return headers
 
 
-async def relay(request: BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Send an answer on as it comes; raises nothing once it has begun."""
+async def relay(request: BaseRequest, answer: aiohttp.ClientResponse, *, closing: bool = False) -> web.StreamResponse:
+    """Send an answer on as it comes; raises nothing once it has begun. `closing`: it is the last on its connection."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
+    if closing:
+        response.force_close()
     for name, value in answer.headers.items():
         if name.lower() not in HOP_BY_HOP:
             response.headers.add(name, value)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.admission.later.federated_quota import is_extended
+from services._rules.constants import LABEL_TRUE, SCALE_TO_ZERO_ANNOTATION
 from services._rules.kubernetes.patch.json_patch import without_nulls
 from services._rules.kubernetes.resource_quota import PLAIN
 from services._rules.kubernetes.validation import metric_targets as targets
@@ -43,16 +44,35 @@ def default(obj: Manifest) -> Manifest:
 
 
 def validate(obj: Manifest) -> list[FieldError]:
-    """What is wrong with an autoscaler."""
-    return metadata.check_create(obj.get("metadata") or {}, names.subdomain, namespaced=True) + apply(
-        _RULES, without_nulls(obj)
-    )
+    """What is wrong with an autoscaler; one that says so may go down to zero, on metrics outside of clusters."""
+    found = obj.get("metadata") or {}
+    rules, checked = _RULES, without_nulls(obj)
+    if (found.get("annotations") or {}).get(SCALE_TO_ZERO_ANNOTATION) == LABEL_TRUE:
+        rules, checked = _RULES_TO_ZERO, _with_one_at_least(checked)
+    return metadata.check_create(found, names.subdomain, namespaced=True) + apply(rules, checked)
+
+
+def _with_one_at_least(obj: Manifest) -> Manifest:
+    """The autoscaler as the rules take it: no replicas are allowed where a metric is there without pods."""
+    spec = obj.get("spec") or {}
+    kinds = {metric.get("type") for metric in spec.get("metrics") or () if isinstance(metric, Mapping)}
+    if spec.get("minReplicas") == 0 and kinds & {"External", "Object"}:
+        return obj | {"spec": spec | {"minReplicas": 1}}
+    return obj
 
 
 def _metric(metric: Manifest, field: str) -> list[FieldError]:
+    return _metric_of(metric, field, _KINDS)
+
+
+def _metric_to_zero(metric: Manifest, field: str) -> list[FieldError]:
+    return _metric_of(metric, field, (*_KINDS, "External"))
+
+
+def _metric_of(metric: Manifest, field: str, kinds: tuple[str, ...]) -> list[FieldError]:
     kind = metric.get("type") or ""
-    if kind and kind not in _KINDS:
-        return [not_supported(f"{field}.type", kind, _KINDS)]
+    if kind and kind not in kinds:
+        return [not_supported(f"{field}.type", kind, kinds)]
     found = targets.metric(metric, field)
     measured = metric.get("containerResource") if kind == "ContainerResource" else None
     name, container = (measured or {}).get("name") or "", (measured or {}).get("container") or ""
@@ -66,6 +86,12 @@ def _metric(metric: Manifest, field: str) -> list[FieldError]:
 _RULES: Final = (
     inside("spec", *targets.SIZES, of_each("metrics", _metric), inside("behavior", *targets.BEHAVIOR), absent={}),
     inside("status", not_negative("currentReplicas", "desiredReplicas")),
+)
+_RULES_TO_ZERO: Final = (
+    inside(
+        "spec", *targets.SIZES, of_each("metrics", _metric_to_zero), inside("behavior", *targets.BEHAVIOR), absent={}
+    ),
+    _RULES[1],
 )
 
 

@@ -17,7 +17,8 @@ from services._rules.kubernetes.quantity import NANO, Quantity
 from services._rules.kubernetes.resource_quota import COUNTED, PLAIN
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, duplicate, each, forbidden, invalid
-from services._rules.scheduling.division.usage import resource_usage
+from services._rules.quota.binding_usage import resource_usage
+from services._rules.quota.enforcement import is_supported
 
 Part = Mapping[str, Any]
 
@@ -26,7 +27,6 @@ _MEASURED: Final = {f"{of}{name}" for of in ("", "requests.", "limits.") for nam
 _HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
 _LONGEST_NAME: Final = 63
 _QUOTA_EXCEEDED: Final = "QuotaExceeded"
-_BOUND: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 def validate_quota(obj: Manifest) -> list[FieldError]:
@@ -44,10 +44,22 @@ def validate_quota(obj: Manifest) -> list[FieldError]:
         for resource, amount in _amounts(item.get("hard"), f"{place}.hard", found).items():
             assigned[resource] = assigned.get(resource, 0) + amount.nano
             if resource not in overall:
-                found.append(invalid(f"{place}.hard[{resource}]", resource, "is not limited in overall"))
+                found.append(
+                    invalid(
+                        f"{place}.hard[{resource}]",
+                        resource,
+                        "is not limited in spec.overall: add it there, or remove it here",
+                    )
+                )
     for resource, limit in overall.items():
         if assigned.get(resource, 0) > limit.nano:
-            found.append(invalid(f"spec.overall[{resource}]", str(limit), "is less than the sum of the assignments"))
+            found.append(
+                invalid(
+                    f"spec.overall[{resource}]",
+                    str(limit),
+                    "is less than the sum of the assignments: raise it, or lower them",
+                )
+            )
     for field in ("overall", "overallUsed"):
         _amounts(status.get(field), f"status.{field}", found)
     for position, item in enumerate(status.get("aggregatedStatus") or ()):
@@ -64,7 +76,12 @@ def validate_taint_policy(obj: Manifest, allow_no_execute: bool) -> list[FieldEr
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         place = f"spec.taints[{position}]"
         if effect == "NoExecute" and not allow_no_execute:
-            found.append(forbidden(place, "NoExecute taints have to be enabled by an administrator"))
+            found.append(
+                forbidden(
+                    place,
+                    "effect NoExecute evicts and is not enabled: use NoSchedule, or let an administrator enable it",
+                )
+            )
         if (key, effect) in seen:
             found.append(duplicate(place, f"{key}:{effect}"))
         seen.add((key, effect))
@@ -113,7 +130,7 @@ def check_quotas(binding: Part, old: Part | None, quotas: Iterable[Part]) -> Den
     quota limits is checked, also what the binding does not change: above a limit that was lowered, only a change that
     brings the use below it passes. Raises quantity.QuantityError.
     """
-    change = _change(binding.get("spec") or {}, (old.get("spec") or {}) if old is not None else {})
+    change = usage_change(binding, old)
     if not change:
         return ()
     uses: list[QuotaUse] = []
@@ -126,15 +143,19 @@ def check_quotas(binding: Part, old: Part | None, quotas: Iterable[Part]) -> Den
         used = _sum((item.get("status") or {}).get("overallUsed") or {}, own)
         for resource, amount in used.items():
             if resource in overall and amount.nano > quantity.parse(overall[resource]).nano:
-                message = f"FederatedResourceQuota {name} is exceeded: {resource} {amount} of {overall[resource]}"
+                message = (
+                    f"FederatedResourceQuota {name} is exceeded: {resource} {amount} of {overall[resource]}; use fewer "
+                    f"replicas or lower requests, or raise spec.overall[{resource}] of the quota"
+                )
                 return Denied("validating", 403, message, reason=_QUOTA_EXCEEDED)
         uses.append(QuotaUse(name, {resource: str(amount) for resource, amount in used.items()}))
     return tuple(uses)
 
 
-def _change(new: Part, old: Part) -> dict[str, Quantity]:
-    """How much more is used than before, by resource."""
-    after, before = resource_usage(new), resource_usage(old)
+def usage_change(binding: Part, old: Part | None) -> dict[str, Quantity]:
+    """How much more a new or changed binding uses than before, by resource. Raises quantity.QuantityError."""
+    after = resource_usage(binding.get("spec") or {})
+    before = resource_usage((old.get("spec") or {}) if old is not None else {})
     change = {name: after.get(name, quantity.ZERO) - before.get(name, quantity.ZERO) for name in {**after, **before}}
     return {name: amount for name, amount in change.items() if not amount.is_zero()}
 
@@ -143,8 +164,4 @@ def _sum(used: Mapping[str, Any], change: Mapping[str, Quantity]) -> dict[str, Q
     """The use with a change added; what no quota can measure and what is not positive is left out."""
     total = {name: quantity.parse(text) for name, text in used.items()}
     add_to(total, change)
-    return {name: amount for name, amount in total.items() if amount.nano > 0 and _is_supported(name)}
-
-
-def _is_supported(name: str) -> bool:
-    return name in _BOUND or name.startswith("hugepages-") or "kubernetes.io/" in name or is_extended(name)
+    return {name: amount for name, amount in total.items() if amount.nano > 0 and is_supported(name)}

@@ -42,7 +42,7 @@ def validate(obj: Manifest, old: Manifest | None) -> list[FieldError]:
     if old is not None:
         found += metadata.check_change(obj.get("metadata") or {}, old.get("metadata") or {})
         if types != ((old.get("spec") or {}).get("types") or []):
-            found.append(invalid("spec.types", types, "is immutable"))
+            found.append(invalid("spec.types", types, "is immutable: delete the service and create it again"))
         found += apply(LOAD_BALANCER, without_nulls(obj.get("status") or {}), "status")
     found += metadata.check_create(obj.get("metadata") or {}, names.dns1035, namespaced=True)
     return found + apply(_RULES, without_nulls(obj))

@@ -22,6 +22,8 @@ _DEPRECATED: Final = (
     "annotationsOverrider",
 )
 
+_MOVE: Final = "cannot stand beside overrideRules: move it into a rule"
+
 
 def default(obj: Manifest, namespace: str) -> Manifest:
     """The policy with its namespace in every selector; an empty list of rules counts as none."""
@@ -37,10 +39,10 @@ def validate(obj: Manifest, namespaced: bool) -> list[FieldError]:
     found = field_selector(spec.get("targetCluster"), "spec.targetCluster")
     if spec.get("overrideRules") is not None:
         if spec.get("targetCluster") is not None:
-            found.append(invalid("spec.targetCluster", spec["targetCluster"], "cannot stand beside overrideRules"))
+            found.append(invalid("spec.targetCluster", spec["targetCluster"], _MOVE))
         overriders = spec.get("overriders") or {}
         if any(overriders.get(name) for name in _DEPRECATED):
-            found.append(invalid("spec.overriders", overriders, "cannot stand beside overrideRules"))
+            found.append(invalid("spec.overriders", overriders, _MOVE))
     for position, rule in enumerate(spec.get("overrideRules") or ()):
         found += _rule(rule, f"spec.overrideRules[{position}]")
     if namespaced:
@@ -69,7 +71,7 @@ def _rule(rule: Part, field: str) -> list[FieldError]:
 def _field(item: Part, field: str) -> list[FieldError]:
     found: list[FieldError] = []
     if item.get("json") and item.get("yaml"):
-        found.append(invalid(field, item, "has both json and yaml; a text is one of them"))
+        found.append(invalid(field, item, "has both json and yaml; a text is one of them: remove the other"))
     elif not item.get("json") and not item.get("yaml"):
         found.append(required(field, "either json or yaml must be set"))
     path = item.get("fieldPath") or ""
@@ -84,7 +86,7 @@ def _operation(operation: Part, field: str) -> list[FieldError]:
     path, operator, value = operation.get("subPath") or "", operation.get("operator"), operation.get("value")
     found = each(f"{field}.subPath", path, formats.json_pointer(path))
     if operator in ("add", "replace") and value is None:
-        found.append(invalid(f"{field}.value", None, f"is needed to {operator}"))
+        found.append(invalid(f"{field}.value", None, f"must be set to {operator}"))
     if operator == "remove" and value is not None:
-        found.append(invalid(f"{field}.value", value, "is not allowed with remove"))
+        found.append(invalid(f"{field}.value", value, "is not allowed with remove: leave it out"))
     return found

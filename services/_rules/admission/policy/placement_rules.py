@@ -34,7 +34,9 @@ def placement(value: Part, field: str) -> list[FieldError]:
     found: list[FieldError] = []
     affinity, terms = value.get("clusterAffinity"), value.get("clusterAffinities") or []
     if affinity is not None and terms:
-        found.append(invalid(field, value, "clusterAffinities cannot be set together with clusterAffinity"))
+        found.append(
+            invalid(field, value, "clusterAffinities cannot be set together with clusterAffinity: remove one of them")
+        )
     found += field_selector(affinity, f"{field}.clusterAffinity")
     found += _terms(terms, value.get("replicaScheduling"), f"{field}.clusterAffinities")
     found += _spread(value.get("spreadConstraints") or [], f"{field}.spreadConstraints")
@@ -53,7 +55,7 @@ def failover(value: Part, propagate_deps: bool, field: str) -> list[FieldError]:
     application = value.get("application")
     if application is not None:
         if not propagate_deps:
-            found.append(invalid("spec.propagateDeps", False, "application failover is set, so it must be true"))
+            found.append(invalid("spec.propagateDeps", False, "must be true where spec.failover.application is set"))
         found += _application(application, f"{field}.application")
     cluster = value.get("cluster") or {}
     return found + _preservation(cluster.get("statePreservation"), f"{field}.cluster.statePreservation")
@@ -68,7 +70,7 @@ def _application(value: Part, field: str) -> list[FieldError]:
     grace, graceful = value.get("gracePeriodSeconds"), value.get("purgeMode") in GRACEFUL
     place = f"{field}.gracePeriodSeconds"
     if grace is not None and not graceful:
-        found.append(invalid(place, grace, "only takes effect when purgeMode is Gracefully"))
+        found.append(invalid(place, grace, "only takes effect when purgeMode is Gracefully: set that, or remove this"))
     if grace is None and graceful:
         found.append(invalid(place, None, "must be set when purgeMode is Gracefully"))
     if grace is not None and grace <= 0:
@@ -93,7 +95,7 @@ def _terms(terms: list[Part], division: Part | None, field: str) -> list[FieldEr
         found += each(place, name, names.qualified(name))
         found += field_selector(term, place)
         if name in seen:
-            found.append(invalid(field, name, "each affinity term must have a name of its own"))
+            found.append(invalid(field, name, "each affinity term must have a name of its own: rename one"))
         seen.add(name)
         if term.get("overflowAffinities"):
             found += _overflow(term, division, f"{place}.overflowAffinities")
@@ -144,7 +146,9 @@ def _spread(constraints: list[Part], field: str) -> list[FieldError]:
         if by_field:
             fields.append(by_field)
             if item.get("spreadByLabel"):
-                found.append(invalid(place, item, "spreadByLabel cannot be set together with spreadByField"))
+                found.append(
+                    invalid(place, item, "spreadByLabel cannot be set together with spreadByField: remove one of them")
+                )
         if least < 0:
             found.append(invalid(place, item, "minGroups must not be negative"))
         if most < 0:
@@ -152,12 +156,16 @@ def _spread(constraints: list[Part], field: str) -> list[FieldError]:
         if 0 < most < least:
             found.append(invalid(place, item, "maxGroups must not be lower than minGroups"))
     found += [
-        invalid(field, constraints, f"more than one constraint spreads by {name}")
+        invalid(field, constraints, f"more than one constraint spreads by {name}: keep one")
         for name in dict.fromkeys(fields)
         if fields.count(name) > 1
     ]
     if fields and "cluster" not in fields:
-        found.append(invalid(field, constraints, "one of the constraints must spread by cluster"))
+        found.append(
+            invalid(
+                field, constraints, "one of the constraints must spread by cluster: add one with spreadByField cluster"
+            )
+        )
     return found
 
 
@@ -171,5 +179,9 @@ def _workload_affinity(value: Part, field: str) -> list[FieldError]:
             keys.append(key)
             found += each(f"{field}.{name}.groupByLabelKey", key, names.qualified(key))
     if len(keys) == 2 and keys[0] == keys[1]:
-        found.append(invalid(field, value, "affinity and antiAffinity must not use the same groupByLabelKey"))
+        found.append(
+            invalid(
+                field, value, "affinity and antiAffinity must not use the same groupByLabelKey: change or remove one"
+            )
+        )
     return found

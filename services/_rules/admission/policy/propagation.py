@@ -58,18 +58,31 @@ def validate(scope: _Scope, obj: Manifest, old: Manifest | None) -> list[FieldEr
     """What is wrong with a policy. Raises Refusal where what identifies it has changed or is missing."""
     spec, labels = obj.get("spec") or {}, (obj.get("metadata") or {}).get("labels") or {}
     if old is not None:
-        if (spec.get("schedulerName") or "") != ((old.get("spec") or {}).get("schedulerName") or ""):
-            raise Refusal("spec.schedulerName must not be changed")
-        before = (old.get("metadata") or {}).get("labels") or {}
-        if labels.get(scope.label, "") != before.get(scope.label, ""):
-            raise Refusal(f"label {scope.label} must not be changed: it is set once, when the policy is created")
+        _kept(scope, spec, labels, old)
     if scope.label not in labels:
-        raise Refusal(f"label {scope.label} is missing: it identifies the policy and is set when it is created")
+        raise Refusal(
+            f"label {scope.label} is missing: it identifies the policy and is set when it is created; keep it"
+        )
     found = placement.placement(spec.get("placement") or {}, "spec.placement")
     found += placement.failover(spec.get("failover") or {}, bool(spec.get("propagateDeps")), "spec.failover")
     if scope.namespaced:
         found += selector_namespaces(spec, (obj.get("metadata") or {}).get("namespace") or "")
     return found + _preemption(spec) + _suspension(spec.get("suspension") or {})
+
+
+def _kept(scope: _Scope, spec: Mapping[str, Any], labels: Mapping[str, str], old: Manifest) -> None:
+    """Raises Refusal where an update changes what stays as it was made."""
+    name, scheduler = spec.get("schedulerName") or "", (old.get("spec") or {}).get("schedulerName") or ""
+    if name != scheduler:
+        raise Refusal(
+            f"spec.schedulerName: {name!r} cannot take the place of {scheduler!r}: keep it, or make a new policy"
+        )
+    identity = ((old.get("metadata") or {}).get("labels") or {}).get(scope.label, "")
+    if labels.get(scope.label, "") != identity:
+        raise Refusal(
+            f"label {scope.label} must not be changed: it is set once, when the policy is created; keep {identity!r} "
+            f"instead of {labels.get(scope.label, '')!r}"
+        )
 
 
 def _placement(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,5 +133,7 @@ def _preemption(spec: Mapping[str, Any]) -> list[FieldError]:
 def _suspension(value: Mapping[str, Any]) -> list[FieldError]:
     names = (value.get("dispatchingOnClusters") or {}).get("clusterNames")
     if value.get("dispatching") and names:
-        return [invalid("spec.suspension", value, "dispatching already stops every cluster, dispatchingOnClusters too")]
+        return [
+            invalid("spec.suspension", value, "dispatching stops every cluster: remove it or dispatchingOnClusters")
+        ]
     return []

@@ -18,7 +18,11 @@ def with_selector_namespaces(spec: dict[str, Any], namespace: str) -> dict[str, 
 def selector_namespaces(spec: Mapping[str, Any], namespace: str) -> list[FieldError]:
     """Selectors that reach outside of the policy's namespace."""
     return [
-        invalid(f"spec.resourceSelectors[{position}].namespace", item.get("namespace") or "", f"must be {namespace!r}")
+        invalid(
+            f"spec.resourceSelectors[{position}].namespace",
+            item.get("namespace") or "",
+            f"must be {namespace!r}, that of the policy",
+        )
         for position, item in enumerate(spec.get("resourceSelectors") or ())
         if (item.get("namespace") or "") != namespace
     ]

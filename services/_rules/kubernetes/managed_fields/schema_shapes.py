@@ -20,6 +20,7 @@ from services._rules.kubernetes.managed_fields.field_sets import (
 
 Schema = dict[str, Any]
 IsAtomic = Callable[[Schema], bool]
+KeyDefaults = Mapping[tuple[str, ...], Mapping[str, Any]]
 
 MISSING: Final[Any] = object()
 _OPEN: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
@@ -48,8 +49,8 @@ class Shape:
         items = schema.get("items")
         if self._keys and isinstance(items, dict):
             fields = items.get("properties") or {}
-            known = {k: v for k, v in shapes.key_defaults.items() if k in self._keys}
-            self._defaults = known | {k: fields[k]["default"] for k in self._keys if "default" in fields.get(k, {})}
+            known = shapes.key_defaults.get(self._keys, {})
+            self._defaults = {**known} | {k: fields[k]["default"] for k in self._keys if "default" in fields.get(k, {})}
 
     def declares(self, name: str) -> bool:
         """Whether the schema names the entry of a map."""
@@ -117,10 +118,10 @@ class Shape:
 class Shapes:
     """The shapes of one schema and all below it; `is_atomic` names struct schemas that are one field.
 
-    `key_defaults` are values of keys of list items that the schema does not have.
+    `key_defaults` are values of keys of list items that the schema does not have, by all keys of the list.
     """
 
-    def __init__(self, is_atomic: IsAtomic, key_defaults: Mapping[str, Any]) -> None:
+    def __init__(self, is_atomic: IsAtomic, key_defaults: KeyDefaults) -> None:
         self.is_atomic = is_atomic
         self.key_defaults = key_defaults
         # Schemas live as long as the one they belong to, so that their ids stand for them.

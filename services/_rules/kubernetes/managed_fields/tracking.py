@@ -5,7 +5,7 @@ identified by name and API version, those of applies by name. An object without 
 first apply, whose predecessors then count as one manager, `before-first-apply`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from schemas.manifest import Manifest
@@ -19,15 +19,21 @@ from services._rules.kubernetes.managed_fields.field_sets import (
     union,
     write_fields,
 )
-from services._rules.kubernetes.managed_fields.typed_values import IsAtomic, Schema, ShapeError, Types
+from services._rules.kubernetes.managed_fields.last_applied import KUBECTL, last_applied, with_last_applied
+from services._rules.kubernetes.managed_fields.manager_entries import (
+    Entries,
+    Id,
+    Managers,
+    Owned,
+    cap,
+    read,
+    write,
+)
+from services._rules.kubernetes.managed_fields.typed_values import IsAtomic, KeyDefaults, Schema, ShapeError, Types
 from services._rules.kubernetes.patch.go_text import go_format
 from services._rules.kubernetes.patch.json_patch import PatchError
 
-Entries = list[Manifest]
-
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-ANCIENT: Final = "ancient-changes"
-MOST_UPDATERS: Final = 10
 _FREE: Final = "x-kubernetes-preserve-unknown-fields"
 _SYSTEM: Final = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
@@ -50,39 +56,17 @@ _SYSTEM: Final = frozenset(
 _SYSTEM_METADATA: Final = (".", *(path[1] for path in _SYSTEM if len(path) > 1))
 
 
-class Id(NamedTuple):
-    """A manager: its name, `Apply` or `Update`, and for updates the API version."""
-
-    manager: str
-    operation: str
-    version: str
-
-
-class _Owned:
-    """The fields of one manager, and when it last changed something."""
-
-    __slots__ = ("fields", "time", "version")
-
-    def __init__(self, version: str, time: str, fields: Fields) -> None:
-        self.version = version
-        self.time = time
-        self.fields = fields
-
-    @property
-    def paths(self) -> Paths:
-        """All fields as paths."""
-        return read_fields(self.fields)
-
-
-_Managers = dict[Id, _Owned]
-
-
 class Writer(NamedTuple):
-    """The writer: the manager's name, the API version of the request, and the time (RFC 3339, whole seconds)."""
+    """The writer: the manager's name, the API version of the request, and the time (RFC 3339, whole seconds).
+
+    `subresource` is what is written to; `reset` are top elements (`f:status`) that such a write does not change.
+    """
 
     manager: str
     version: str
     time: str
+    subresource: str = ""
+    reset: tuple[str, ...] = ()
 
 
 class FieldOwnership:
@@ -98,7 +82,7 @@ class FieldOwnership:
         schema: Schema | None,
         empty: Manifest,
         is_atomic: IsAtomic = lambda _: False,
-        key_defaults: Mapping[str, Any] | None = None,
+        key_defaults: KeyDefaults | None = None,
     ) -> None:
         self._schema = schema
         self._empty = _bare(empty)
@@ -106,7 +90,7 @@ class FieldOwnership:
 
     def created(self, obj: Manifest, writer: Writer) -> Entries:
         """Return the managedFields of a new, defaulted object."""
-        managers = _read(obj)
+        managers = read(obj, stored=False)
         if managers:
             return self._written(managers, self._empty, obj, writer)
         try:
@@ -114,8 +98,10 @@ class FieldOwnership:
         except ShapeError:
             return []
         _without_system(fields)
-        me = Id(writer.manager, "Update", writer.version)
-        return _write({me: _Owned(writer.version, writer.time, fields)})
+        for element in writer.reset:
+            fields.pop(element, None)
+        me = Id(writer.manager, "Update", writer.version, writer.subresource)
+        return write({me: Owned(writer.version, writer.time, fields)})
 
     def updated(self, new: Manifest, old: Manifest, writer: Writer) -> Entries:
         """Return the managedFields after replacing `old` by `new` (defaulted).
@@ -125,17 +111,22 @@ class FieldOwnership:
         given = (new.get("metadata") or {}).get("managedFields")
         if given == [{}]:
             return []
-        managers = _read(new) or _read(old)
+        before = (old.get("metadata") or {}).get("managedFields")
+        managers = read(new, stored=False) if given and given != before else {}
+        managers = managers or read(old)
         return self._written(managers, _bare(old), new, writer) if managers else []
 
-    def _written(self, managers: _Managers, old: Manifest, new: Manifest, writer: Writer) -> Entries:
+    def _written(self, managers: Managers, old: Manifest, new: Manifest, writer: Writer) -> Entries:
         try:
             difference = self._types.difference(old, _bare(new))
         except ShapeError:
             # Such an object is refused by validation, or its kind decodes it otherwise: no managed fields change.
-            return _write(managers)
-        me = Id(writer.manager, "Update", writer.version)
+            return write(managers)
+        me = Id(writer.manager, "Update", writer.version, writer.subresource)
         touched, removed = difference
+        for element in writer.reset:
+            touched.pop(element, None)
+            removed.pop(element, None)
         for who, owned in managers.items():
             owned.fields = minus(owned.fields, removed)
             if who != me:
@@ -143,13 +134,13 @@ class FieldOwnership:
         _without_system(touched)
         _without_system(removed)
         if touched:
-            mine = managers.setdefault(me, _Owned(writer.version, writer.time, {}))
+            mine = managers.setdefault(me, Owned(writer.version, writer.time, {}))
             mine.fields = union(mine.fields, touched)
             mine.time = writer.time
         elif me in managers and removed:
             managers[me].time = writer.time
-        _cap(managers)
-        return _write(managers)
+        cap(managers)
+        return write(managers)
 
     def applied(
         self, live: Manifest | None, config: Manifest, writer: Writer, *, force: bool = False
@@ -161,30 +152,50 @@ class FieldOwnership:
         """
         config = _bare(config)
         self._check(live, config)
-        managers = _read(live) if live is not None else {}
+        managers = read(live) if live is not None else {}
         before = _bare(live) if live is not None else self._empty
-        me = Id(writer.manager, "Apply", "")
+        me = Id(writer.manager, "Apply", "", writer.subresource)
         try:
             if live is not None and not managers:
                 first = Id(BEFORE_FIRST_APPLY, "Update", writer.version)
                 present = self._types.difference(self._empty, before)
                 _without_system(present.touched)
-                managers[first] = _Owned(writer.version, "", present.touched)
-            fields = self._types.fields(config) - _SYSTEM
+                managers[first] = Owned(writer.version, "", present.touched)
+            fields = {
+                path for path in self._types.fields(config) if path not in _SYSTEM and path[0] not in writer.reset
+            }
             merged = self._types.merged(before, config)
             last = managers.get(me)
-            managers[me] = _Owned(writer.version, last.time if last else writer.time, write_fields(fields))
+            managers[me] = Owned(writer.version, last.time if last else writer.time, write_fields(fields))
             if last is not None:
                 merged = self._types.without(merged, _given_up(last.paths, managers))
             touched, removed = self._types.difference(before, merged)
         except ShapeError as error:
             raise PatchError(f"failed to create typed patch object: {error}") from error
-        self._take(managers, me, touched, removed, force=force)
+        for element in writer.reset:
+            touched.pop(element, None)
+            removed.pop(element, None)
+        upgrades = writer.manager == KUBECTL and live is not None
+        known = self._applied_before(before) if upgrades and not force else set()
+        self._take(managers, me, touched, removed, known, force=force)
         _without_system(touched)
         _without_system(removed)
         if touched or removed or last is None or last.paths != fields:
             managers[me].time = writer.time
-        return merged, _write(managers)
+        return with_last_applied(merged, config) if upgrades else merged, write(managers)
+
+    def _applied_before(self, live: Manifest) -> Paths:
+        """What the annotation of a client-side apply says, and is still so: what of it conflicts is handed over."""
+        config = last_applied(live)
+        if config is None or config.get("apiVersion") != live.get("apiVersion"):
+            return set()
+        try:
+            if self._schema and next(_misfits(self._schema, config, ""), None) is not None:
+                return set()
+            touched, removed = self._types.difference(config, live)
+            return self._types.fields(config) - read_fields(touched) - read_fields(removed)
+        except ShapeError:
+            return set()
 
     def _check(self, live: Manifest | None, config: Manifest) -> None:
         kind = (live or self._empty).get("kind")
@@ -199,10 +210,13 @@ class FieldOwnership:
             raise PatchError(f"failed to create typed patch object: {text}")
 
     @staticmethod
-    def _take(managers: _Managers, me: Id, touched: Fields, removed: Fields, *, force: bool) -> None:
-        """Take the touched fields from other managers; raises PatchError if any has them, unless `force`."""
+    def _take(managers: Managers, me: Id, touched: Fields, removed: Fields, known: Paths, *, force: bool) -> None:
+        """Take the touched fields from other managers.
+
+        Raises PatchError if any has them, unless `force`, for those that are not `known` from an earlier way to apply.
+        """
         conflicts: list[tuple[Id, Path]] = []
-        wanted = read_fields(touched)
+        wanted = read_fields(touched) - known
         for who, owned in managers.items():
             if who != me and wanted:
                 conflicts += [(who, path) for path in sorted(owned.paths & wanted)]
@@ -213,7 +227,7 @@ class FieldOwnership:
                 owned.fields = minus(minus(owned.fields, touched), removed)
 
 
-def _given_up(last: Paths, managers: _Managers) -> Paths:
+def _given_up(last: Paths, managers: Managers) -> Paths:
     """Return the fields of the last configuration without a manager, now that the new one is in force."""
     kept: Paths = set()
     for owned in managers.values():
@@ -224,7 +238,7 @@ def _given_up(last: Paths, managers: _Managers) -> Paths:
 
 def _conflict(conflicts: list[tuple[Id, Path]]) -> PatchError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(who)}", "field": path_text(path)}
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path_text(path)}
         for who, path in conflicts
     ]
     if len(conflicts) == 1:
@@ -232,7 +246,7 @@ def _conflict(conflicts: list[tuple[Id, Path]]) -> PatchError:
     else:
         lines: list[str] = []
         for who in sorted({who for who, _ in conflicts}):
-            lines.append(f"conflicts with {_named(who)}:")
+            lines.append(f"conflicts with {who}:")
             lines += [f"- {path_text(path)}" for other, path in conflicts if other == who]
         text = "\n".join(lines)
     plural = "" if len(conflicts) == 1 else "s"
@@ -242,10 +256,6 @@ def _conflict(conflicts: list[tuple[Id, Path]]) -> PatchError:
         reason="Conflict",
         details={"causes": causes},
     )
-
-
-def _named(who: Id) -> str:
-    return f'"{who.manager}" using {who.version}' if who.operation == "Update" else f'"{who.manager}"'
 
 
 def _without_system(fields: Fields) -> None:
@@ -266,49 +276,6 @@ def _bare(obj: Manifest) -> Manifest:
     if not isinstance(meta, dict) or "managedFields" not in meta:
         return obj
     return {**obj, "metadata": {name: value for name, value in meta.items() if name != "managedFields"}}
-
-
-def _read(obj: Manifest) -> _Managers:
-    found: _Managers = {}
-    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
-        if not isinstance(entry, dict) or not entry.get("operation"):
-            continue
-        operation, version = entry["operation"], entry.get("apiVersion", "")
-        who = Id(entry.get("manager", ""), operation, "" if operation == "Apply" else version)
-        fields = entry.get("fieldsV1")
-        found[who] = _Owned(version, entry.get("time") or "", fields if isinstance(fields, dict) else {})
-    return found
-
-
-def _write(managers: _Managers) -> Entries:
-    kept = [(who, owned) for who, owned in managers.items() if owned.fields]
-    kept.sort(key=lambda item: (item[0].operation, item[1].time, item[0].manager, item[1].version))
-    entries: Entries = []
-    for who, owned in kept:
-        entry: Manifest = {"manager": who.manager, "operation": who.operation, "apiVersion": owned.version}
-        if owned.time:
-            entry["time"] = owned.time
-        entries.append(entry | {"fieldsType": "FieldsV1", "fieldsV1": owned.fields})
-    return entries
-
-
-def _cap(managers: _Managers) -> None:
-    """Fold the oldest updaters into one, so that managedFields do not grow without end."""
-    updaters = [(who, owned) for who, owned in managers.items() if who.operation == "Update" and owned.fields]
-    if len(updaters) <= MOST_UPDATERS:
-        return
-    updaters.sort(key=lambda item: (item[1].time, item[0].manager))
-    for who, owned in _oldest(updaters, len(updaters) - MOST_UPDATERS):
-        bucket = Id(ANCIENT, "Update", who.version)
-        del managers[who]
-        kept = managers.setdefault(bucket, _Owned(owned.version, owned.time, {}))
-        kept.fields = union(kept.fields, owned.fields)
-        kept.time = max(kept.time, owned.time)
-
-
-def _oldest(updaters: Iterable[tuple[Id, _Owned]], many: int) -> list[tuple[Id, _Owned]]:
-    # One more than too many: what they are folded into is a manager as well.
-    return [item for item in updaters if item[0].manager != ANCIENT][: many + 1]
 
 
 def _misfits(schema: Schema, value: Any, path: str) -> Iterator[str]:

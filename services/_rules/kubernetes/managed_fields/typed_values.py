@@ -1,17 +1,25 @@
 """Splits objects into fields that can be managed, by their schema: comparing, merging and removing such fields."""
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from services._rules.kubernetes.managed_fields.field_sets import Fields, Path, Paths
-from services._rules.kubernetes.managed_fields.schema_shapes import MISSING, IsAtomic, Schema, Shape, ShapeError, Shapes
+from services._rules.kubernetes.managed_fields.field_sets import Fields, Path, Paths, field_element
+from services._rules.kubernetes.managed_fields.schema_shapes import (
+    MISSING,
+    IsAtomic,
+    KeyDefaults,
+    Schema,
+    Shape,
+    ShapeError,
+    Shapes,
+)
 from services._rules.kubernetes.patch.json_patch import same_json
 
-__all__ = ["Difference", "IsAtomic", "Schema", "ShapeError", "Types"]
+__all__ = ["Difference", "IsAtomic", "KeyDefaults", "Schema", "ShapeError", "Types"]
 
 _CONTAINERS: Final = (dict, list)
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_SHALLOW: Final = 12
+_NONE: Final[KeyDefaults] = MappingProxyType({})
 
 
 class Difference(NamedTuple):
@@ -25,7 +33,7 @@ class Types:
     """The fields of objects of one schema; see `Shapes`."""
 
     def __init__(
-        self, schema: Schema | None, is_atomic: IsAtomic = lambda _: False, key_defaults: Mapping[str, Any] = _NONE
+        self, schema: Schema | None, is_atomic: IsAtomic = lambda _: False, key_defaults: KeyDefaults = _NONE
     ) -> None:
         # Kept beside its shapes: they know it by its identity.
         self._schema: Schema = schema or {"x-kubernetes-preserve-unknown-fields": True}
@@ -62,8 +70,11 @@ def _all(shape: Shape, value: Any, path: Path) -> Fields:
         if value and not shape.atomic:
             found["."] = {}
             for name, item in value.items():
-                element, inner = shape.child(name)
-                found[element] = _all(inner, item, (*path, element)) if isinstance(item, _CONTAINERS) else {}
+                if isinstance(item, _CONTAINERS):
+                    element, inner = shape.child(name)
+                    found[element] = _all(inner, item, (*path, element))
+                else:
+                    found[field_element(name)] = {}
     elif isinstance(value, list) and value:
         items = shape.items(value, path)
         if items is not None:
@@ -83,13 +94,13 @@ def _grown(shape: Shape, old: Any, new: Any) -> Fields | None:
         before = old or {}
         for name, item in new.items():
             had = before.get(name, MISSING)
-            if had is item:
+            if had is item or (type(item) is str and had == item):
+                continue
+            if had is MISSING and not isinstance(item, _CONTAINERS):
+                grown[field_element(name)] = {}
                 continue
             element, inner = shape.child(name)
-            if had is MISSING and not isinstance(item, _CONTAINERS):
-                grown[element] = {}
-                continue
-            found = _grown(inner, had, item)
+            found = _all(inner, item, ()) if had is MISSING else _grown(inner, had, item)
             if found is not None:
                 grown[element] = found
         return grown or None
@@ -111,8 +122,7 @@ def _compare(shape: Shape, old: Any, new: Any, path: Path) -> tuple[Fields | Non
         return _all(shape, new, path), None
     if new is MISSING:
         return None, _all(shape, old, path)
-    # Equality of containers is quick, and most of an object is as it was.
-    if old is new or (isinstance(old, _CONTAINERS) and old == new):
+    if old is new or (isinstance(old, _CONTAINERS) and _worth_comparing(len(path)) and old == new):
         return None, None
     if isinstance(old, dict) or isinstance(new, dict):
         if not (old or new) or shape.atomic or not _fit(dict, old, new):
@@ -126,6 +136,15 @@ def _compare(shape: Shape, old: Any, new: Any, path: Path) -> tuple[Fields | Non
             return _whole(old, new)
         return _compare_items(shape.item, left, right, path)
     return _whole(old, new)
+
+
+def _worth_comparing(depth: int) -> bool:
+    """Whether two containers at that depth are to be compared as a whole before they are taken apart.
+
+    That is quick, and most of an object is as it was. Deep down it is done at fewer and fewer levels, so that an object
+    that differs at its deepest place is not compared once for each of its levels.
+    """
+    return depth < _SHALLOW or not depth & (depth - 1)
 
 
 def _compare_maps(

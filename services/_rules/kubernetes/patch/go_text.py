@@ -5,42 +5,72 @@ from typing import Any
 
 def go_format(value: Any) -> str:
     """Return what Go's %v prints for a decoded JSON value: `map[a:1 b:[x y]]`, `<nil>`, `true`."""
+    out: list[str] = []
+    _format(value, out)
+    return "".join(out)
+
+
+def _format(value: Any, out: list[str]) -> None:
     match value:
         case None:
-            return "<nil>"
+            out.append("<nil>")
         case bool():
-            return "true" if value else "false"
+            out.append("true" if value else "false")
         case dict():
-            return "map[" + " ".join(f"{key}:{go_format(value[key])}" for key in sorted(value)) + "]"
+            before = "map["
+            for key in sorted(value):
+                out.append(f"{before}{key}:")
+                before = " "
+                _format(value[key], out)
+            out.append("]" if value else "map[]")
         case list():
-            return "[" + " ".join(go_format(item) for item in value) + "]"
+            before = "["
+            for item in value:
+                out.append(before)
+                before = " "
+                _format(item, out)
+            out.append("]" if value else "[]")
         case float():
-            return go_float(value)
+            out.append(go_float(value))
         case _:
-            return str(value)
+            out.append(str(value))
 
 
 def go_syntax(value: Any) -> str:
     """Return what Go's %#v prints for a decoded JSON value: `map[string]interface {}{"a":1}`."""
+    out: list[str] = []
+    _syntax(value, out)
+    return "".join(out)
+
+
+def _syntax(value: Any, out: list[str]) -> None:
     match value:
         case None:
-            return "interface {}(nil)"
+            out.append("interface {}(nil)")
         case bool():
-            return "true" if value else "false"
+            out.append("true" if value else "false")
         case str():
-            return go_quote(value)
+            out.append(go_quote(value))
         case dict():
-            return (
-                "map[string]interface {}{"
-                + ", ".join(f"{go_quote(key)}:{go_syntax(value[key])}" for key in sorted(value))
-                + "}"
-            )
+            out.append("map[string]interface {}{")
+            between = ""
+            for key in sorted(value):
+                out.append(f"{between}{go_quote(key)}:")
+                between = ", "
+                _syntax(value[key], out)
+            out.append("}")
         case list():
-            return "[]interface {}{" + ", ".join(go_syntax(item) for item in value) + "}"
+            out.append("[]interface {}{")
+            between = ""
+            for item in value:
+                out.append(between)
+                between = ", "
+                _syntax(item, out)
+            out.append("}")
         case float():
-            return go_float(value)
+            out.append(go_float(value))
         case _:
-            return str(value)
+            out.append(str(value))
 
 
 def go_kind(value: Any) -> str:
@@ -62,6 +92,30 @@ def go_kind(value: Any) -> str:
             return "map"
 
 
+def go_type(value: Any) -> str:
+    """Return the name of a decoded JSON value's type in Go."""
+    match value:
+        case None:
+            return "%!s(<nil>)"
+        case dict():
+            return "map[string]interface {}"
+        case list():
+            return "[]interface {}"
+        case _:
+            return go_kind(value)
+
+
+def go_text(value: Any) -> str:
+    """Return what Go's %s prints for a decoded JSON value: of one that is no text, its type with it."""
+    match value:
+        case str() | dict() | list():
+            return go_format(value)
+        case None:
+            return "%!s(<nil>)"
+        case _:
+            return f"%!s({go_kind(value)}={go_format(value)})"
+
+
 def go_float(value: float) -> str:
     """Return a float as Go's %v prints it: the shortest digits, an exponent below 1e-4 and from 1e21 on."""
     if value == 0:
@@ -80,6 +134,8 @@ def go_float(value: float) -> str:
 
 def go_quote(text: str) -> str:
     """Return a text as Go's %q prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     out = ['"']
     for char in text:
         if char in _ESCAPES:

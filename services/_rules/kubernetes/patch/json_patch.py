@@ -3,7 +3,7 @@
 Both are pure: the original is never changed, and whatever a patch does not touch is shared between the original and the
 result. The dialect is that of the Go library behind the API server, which differs from the RFCs in places: negative
 list indexes count from the end, a missing `value` is null, a first path segment is dropped unseen, `test` against a
-missing field passes for null, and a merge patch drops nulls from lists that it brings.
+missing field passes for null, the empty path is the document, and a merge patch drops nulls from lists that it brings.
 """
 
 import re
@@ -42,18 +42,25 @@ class PatchError(Exception):
         return cls(_REJECTED, status=422, reason="Invalid", details={})
 
 
-def json_patch(original: Manifest, operations: Any) -> Any:
+def json_patch(original: Manifest, operations: Any, *, absent_is_null: bool = False) -> Any:
     """Return `original` with the operations of a JSON Patch applied in order.
+
+    With `absent_is_null` a member that an object lacks reads as null, which is how an API server takes the patches of
+    its clients and of mutating webhooks: `replace` sets such a member and `copy` from it writes null. Overrides and
+    interpreter webhooks do without it: there both are refused, and `add` may replace the whole document.
 
     Raises PatchError: 400 when the document is no list of operations, 413 when there are too many, 422 when one of
     them fails.
     """
+    if operations is None and absent_is_null:
+        return original
     if not isinstance(operations, list):
         raise PatchError.bad_request(
             f"json: cannot unmarshal {json_type(operations)} into Go value of type jsonpatch.Patch"
         )
     for operation in operations:
-        if not isinstance(operation, dict):
+        # One that is null is read, as an operation without a name.
+        if operation is not None and not isinstance(operation, dict):
             raise PatchError.bad_request(
                 f"json: cannot unmarshal {json_type(operation)} into Go value of type jsonpatch.Operation"
             )
@@ -64,25 +71,25 @@ def json_patch(original: Manifest, operations: Any) -> Any:
             reason="RequestEntityTooLarge",
             details={},
         )
-    document = _Document(original)
+    document = _Document(original, absent_is_null=absent_is_null)
     for operation in operations:
         try:
-            apply = _OPERATIONS.get(operation.get("op", ""))
+            apply = None if operation is None else _OPERATIONS.get(operation.get("op", ""))
             if apply is None:
                 raise PatchError.rejected()
             apply(document, operation)
-        except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise PatchError.rejected() from error
     return document.root
 
 
-def merge_patch(original: Manifest, patch: Any) -> Manifest:
-    """Return `original` with a JSON merge patch applied; null deletes.
+def merge_patch(original: Manifest, patch: Any) -> Any:
+    """Return `original` with a JSON merge patch applied; null deletes, and a list takes the place of the whole.
 
-    Raises PatchError when the patch is no object.
+    Raises PatchError when the patch is neither an object nor a list.
     """
     if isinstance(patch, list):
-        raise PatchError.bad_request("json: cannot unmarshal array into Go value of type map[string]interface {}")
+        return without_nulls(patch)
     if not isinstance(patch, dict):
         raise PatchError("Invalid JSON Patch")
     return _merge(original, patch)
@@ -122,19 +129,21 @@ def json_type(value: Any) -> str:
 
 def same_json(left: Any, right: Any) -> bool:
     """Compare two decoded JSON values; true is not 1, but 1 is 1.0."""
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(same_json(value, right[key]) for key, value in left.items())
-        )
-    if isinstance(left, list):
-        return (
-            isinstance(right, list)
-            and len(left) == len(right)
-            and all(same_json(one, other) for one, other in zip(left, right, strict=True))
-        )
-    return isinstance(left, bool) == isinstance(right, bool) and left == right
+    # Pairs that wait take the place of calls, however deep the values are.
+    waiting = [(left, right)]
+    while waiting:
+        left, right = waiting.pop()
+        if isinstance(left, dict):
+            if not isinstance(right, dict) or left.keys() != right.keys():
+                return False
+            waiting += [(value, right[key]) for key, value in left.items()]
+        elif isinstance(left, list):
+            if not isinstance(right, list) or len(left) != len(right):
+                return False
+            waiting += zip(left, right, strict=True)
+        elif left != right or isinstance(left, bool) != isinstance(right, bool):
+            return False
+    return True
 
 
 def _merge(original: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
@@ -163,8 +172,9 @@ def without_nulls(value: Any) -> Any:
 class _Document:
     """A JSON document under change: containers are copied once, on the way to the first change inside them."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, absent_is_null: bool) -> None:
         self.root = root
+        self.absent_is_null = absent_is_null
         self._own: dict[int, Any] = {}
         self._copied = 0
 
@@ -190,10 +200,15 @@ class _Document:
     def get(self, path: str) -> Any:
         """Return the value at `path`; raises KeyError or IndexError if there is none."""
         node, key = self.parent(path, change=False)
-        return node[_index(key, len(node))] if isinstance(node, list) else node[key]
+        if isinstance(node, list):
+            return node[_index(key, len(node))]
+        return node.get(key) if self.absent_is_null else node[key]
 
     def add(self, path: str, value: Any) -> None:
         """Set a field, or insert into a list."""
+        if path == "" and not self.absent_is_null:
+            self._become(value)
+            return
         node, key = self.parent(path, change=True)
         if isinstance(node, list):
             node.insert(len(node) if key == "-" else _index(key, len(node) + 1), value)
@@ -216,10 +231,28 @@ class _Document:
 
     def replace(self, path: str, value: Any) -> None:
         """Put another value in place of the one at `path`."""
+        if path == "":
+            if isinstance(value, dict | list) or not self.absent_is_null:
+                self._become(value)
+            return
         node, key = self.parent(path, change=True)
         position: Any = _index(key, len(node)) if isinstance(node, list) else key
-        _ = node[position]
+        if isinstance(node, list) or not self.absent_is_null:
+            _ = node[position]
         node[position] = value
+
+    def test(self, path: str, value: Any) -> bool:
+        """Return whether the value at `path` is `value`; an absent one is null."""
+        if path == "":
+            return same_json(self.root, value)
+        node, key = self.parent(path, change=False)
+        return same_json(node[_index(key, len(node))] if isinstance(node, list) else node.get(key), value)
+
+    def _become(self, value: Any) -> None:
+        """Put another document in place of the whole; raises TypeError for a value that is none."""
+        if not isinstance(value, dict | list):
+            raise TypeError(value)
+        self.root = value
 
     def _owned(self, node: Any) -> Any:
         if id(node) in self._own:
@@ -270,9 +303,7 @@ def _copy(document: _Document, operation: Manifest) -> None:
 
 
 def _test(document: _Document, operation: Manifest) -> None:
-    node, key = document.parent(operation["path"], change=False)
-    current = node[_index(key, len(node))] if isinstance(node, list) else node.get(key)
-    if not same_json(current, operation.get("value")):
+    if not document.test(operation["path"], operation.get("value")):
         raise PatchError.rejected()
 
 

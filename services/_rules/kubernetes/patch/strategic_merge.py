@@ -2,23 +2,31 @@
 
 The schema is an OpenAPI object with `x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy`. Pure; what a
 patch does not touch is shared between the original and the result. Directives: `$patch`, `$retainKeys`,
-`$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`.
+`$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. The time that a merge takes is in proportion to the
+object and the patch, whatever the length of their lists.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.patch.go_text import go_format, go_kind
-from services._rules.kubernetes.patch.json_patch import PatchError
+from services._rules.kubernetes.patch.element_order import (
+    DIRECTIVE,
+    element_order,
+    identity,
+    identity_of,
+    matches_order,
+    no_key,
+)
+from services._rules.kubernetes.patch.go_text import go_format, go_kind, go_text, go_type
+from services._rules.kubernetes.patch.json_patch import PatchError, json_type
 
 Schema = dict[str, Any]
 Resolve = Callable[[Schema], Schema]
 
-DIRECTIVE: Final = "$patch"
 RETAIN: Final = "$retainKeys"
-DELETE_LIST: Final = "$deleteFromPrimitiveList/"
-ORDER: Final = "$setElementOrder/"
+DELETE_LIST: Final = "$deleteFromPrimitiveList"
+ORDER: Final = "$setElementOrder"
 
 _MERGE_KEY: Final = "x-kubernetes-patch-merge-key"
 _STRATEGY: Final = "x-kubernetes-patch-strategy"
@@ -26,17 +34,27 @@ _NO_SCHEMA: Final[Schema] = {}
 
 
 def strategic_merge(
-    original: Manifest, patch: Any, schema: Schema | None, resolve: Resolve = lambda schema: schema
+    original: Manifest,
+    patch: Any,
+    schema: Schema | None,
+    resolve: Resolve = lambda schema: schema,
+    *,
+    literal: bool = False,
 ) -> Manifest:
     """Return `original` with a strategic merge patch applied.
 
-    `resolve` turns a `{"$ref": …}` of the schema into what it names. Raises PatchError: 400 for a malformed directive,
-    500 where an API server answers so (a list item without its merge key, an unfitting order list).
+    `resolve` turns a `{"$ref": …}` of the schema into what it names. `literal` takes what the original lacks as the
+    patch has it, with its nulls and directives, as servers did up to 1.23; later ones leave these out.
+    Raises PatchError: 400 for a malformed directive, 500 where an API server answers so (a list item without its merge
+    key, an unfitting order list).
     """
+    if patch is None:
+        return original
     if not isinstance(patch, dict):
-        kind = "array" if isinstance(patch, list) else go_kind(patch)
-        raise PatchError.bad_request(f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
-    return _Merger(resolve).map(original, patch, schema or _NO_SCHEMA)
+        raise PatchError.bad_request(
+            f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
+        )
+    return _Merger(resolve, literal=literal).map(original, patch, schema or _NO_SCHEMA)
 
 
 class _Field:
@@ -54,8 +72,9 @@ _UNKNOWN: Final = _Field(_NO_SCHEMA, "", "")
 
 
 class _Merger:
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, *, literal: bool) -> None:
         self._resolve = resolve
+        self._literal = literal
 
     def map(self, original: Manifest | None, patch: Manifest, schema: Schema) -> Manifest:
         """Merge one map."""
@@ -69,7 +88,7 @@ class _Merger:
             if name in done or name == RETAIN or name.startswith(ORDER):
                 continue
             if name.startswith(DELETE_LIST):
-                self._delete_from_list(result, name.removeprefix(DELETE_LIST), value)
+                self._delete_from_list(result, _list_name(name, DELETE_LIST), value, schema)
             elif value is None:
                 result.pop(name, None)
             else:
@@ -80,27 +99,44 @@ class _Merger:
         current = result.get(name)
         if isinstance(value, dict) and isinstance(current, dict):
             field = self._field(schema, name)
-            result[name] = _plain(value) if field.strategy == "replace" else self.map(current, value, field.schema)
+            if field.strategy == "replace":
+                result[name] = self._taken(value)
+            else:
+                result[name] = self.map(current, value, field.schema)
         elif isinstance(value, list) and isinstance(current, list):
             result[name] = self._list(current, value, self._field(schema, name))
+        elif not self._literal and _removes(value):
+            # There is nothing to remove, or something that a map cannot be merged into.
+            result.pop(name, None)
         else:
-            result[name] = _plain(value)
+            result[name] = self._taken(value)
+
+    def _taken(self, value: Any) -> Any:
+        """What a patch sets where nothing was."""
+        return value if self._literal else _plain(value)
 
     def _directed(self, patch: Manifest) -> Manifest:
         match patch[DIRECTIVE]:
             case "replace":
-                return {name: _plain(value) for name, value in patch.items() if name != DIRECTIVE}
+                return {name: self._taken(value) for name, value in patch.items() if name != DIRECTIVE}
             case "delete":
                 return {}
             case other:
-                raise PatchError(f"unknown patch type: {go_format(other)} in map: {go_format(patch)}")
+                raise PatchError(f"unknown patch type: {go_text(other)} in map: {go_format(patch)}")
 
-    def _delete_from_list(self, result: Manifest, name: str, value: Any) -> None:
-        if not isinstance(value, list):
-            raise PatchError.bad_request("invalid patch format of primitive list")
+    def _delete_from_list(self, result: Manifest, name: str, value: Any, schema: Schema) -> None:
+        if value is None:
+            result.pop(name, None)
+            return
         current = result.get(name)
-        if isinstance(current, list):
-            result[name] = [item for item in current if position(value, item, "") < 0]
+        if not isinstance(value, list) or not isinstance(current, list):
+            return
+        if self._literal and self._field(schema, name).strategy != "merge":
+            result[name] = value
+        elif current or value:
+            _check_elements(current, value)
+            gone = {identity(item) for item in value}
+            result[name] = [item for item in current if identity(item) not in gone]
 
     def _ordered_lists(self, result: Manifest, patch: Manifest, schema: Schema) -> set[str]:
         """Merge and order the lists that come with `$setElementOrder`; return the fields that are done by that."""
@@ -108,28 +144,23 @@ class _Merger:
         for name, order in patch.items():
             if not name.startswith(ORDER):
                 continue
-            field_name = name.removeprefix(ORDER)
             if not isinstance(order, list):
-                raise PatchError(f"expected a []interface {{}}, but received a {go_kind(order)}")
+                raise _no_list(order)
+            field_name = _list_name(name, ORDER)
+            current, changes = result.get(field_name), patch.get(field_name)
+            for present, holder in ((current, result), (changes, patch)):
+                if field_name in holder and not isinstance(present, list):
+                    raise _no_list(present)
             field = self._field(schema, field_name)
-            changes = patch.get(field_name)
-            if changes is not None:
-                if not isinstance(changes, list):
-                    raise PatchError(f"expected a []interface {{}}, but received a {go_kind(changes)}")
+            if changes:
                 matches_order(changes, order, field.key)
-            elif field_name in patch:
-                continue
-            deleted = patch.get(DELETE_LIST + field_name)
-            if deleted is not None:
-                self._delete_from_list(result, field_name, deleted)
-            current = result.get(field_name)
-            current = current if isinstance(current, list) else None
             if current is None and changes is None:
                 continue
+            _check_elements(current or [], changes or [], some=True)
             if current is not None and changes is not None:
                 merged = self._list(current, changes, field)
             else:
-                merged = current if current is not None else self._new_items(changes or [])
+                merged = current if current is not None else self._taken(changes)
             result[field_name] = element_order(merged, order, current or [], field.key)
             done.add(field_name)
         return done
@@ -137,17 +168,15 @@ class _Merger:
     def _list(self, original: list[Any], patch: list[Any], field: _Field) -> list[Any]:
         """Merge one list into another."""
         if field.strategy != "merge":
-            return [_plain(item) for item in patch]
+            taken: list[Any] = self._taken(patch)
+            return taken
         if not original and not patch:
             return original
-        kinds = {go_kind(item) for item in (*original, *patch)}
-        if len(kinds) > 1:
-            raise PatchError(f"list element types are not identical: {' '.join(sorted(kinds))}")
-        if kinds == {"slice"}:
-            raise PatchError("lists of lists are not supported")
-        if kinds != {"map"}:
-            merged = _unique([*original, *patch])
-            return element_order(merged, patch, original, "")
+        if _check_elements(original, patch) != "map":
+            once: dict[Any, Any] = {}
+            for item in (*original, *patch):
+                once.setdefault(identity(item), item)
+            return element_order(list(once.values()), patch, original, "")
         if not field.key:
             raise PatchError(f"cannot merge lists without merge key for {field.schema.get('title', 'schema')}")
         original, changes = self._list_directives(original, patch, field.key)
@@ -156,37 +185,44 @@ class _Merger:
 
     def _list_directives(self, original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
         changes: list[Any] = []
+        gone: set[Any] = set()
         replace = False
         for item in patch:
-            match item.get(DIRECTIVE):
-                case None:
-                    changes.append(item)
+            if DIRECTIVE not in item:
+                changes.append(item)
+                continue
+            match item[DIRECTIVE]:
                 case "delete":
-                    if key not in item:
-                        raise _no_key(item, key)
-                    original = [one for one in original if key not in one or one[key] != item[key]]
+                    gone.add(identity_of(item, key))
                 case "replace":
                     replace = True
                 case "merge":
                     raise PatchError("merging lists cannot yet be specified in the patch")
                 case other:
-                    raise PatchError(f"unknown patch type: {go_format(other)} in map: {go_format(item)}")
-        return ([] if replace else original), changes
+                    raise PatchError(f"unknown patch type: {go_text(other)} in map: {go_format(item)}")
+        if replace:
+            return [], changes
+        if gone:
+            original = [one for one in original if key not in one or identity(one[key]) not in gone]
+        return original, changes
 
     def _items(self, original: list[Any], changes: list[Any], field: _Field) -> list[Any]:
         merged = list(original)
+        places: dict[Any, int] = {}
+        for at, item in enumerate(original):
+            if field.key in item:
+                places.setdefault(identity(item[field.key]), at)
         for item in changes:
             if field.key not in item:
-                raise _no_key(item, field.key)
-            at = position(merged, item, field.key)
-            if at < 0:
-                merged.append(_plain(item))
+                raise no_key(item, field.key)
+            name = identity(item[field.key])
+            found = places.get(name)
+            if found is None:
+                places[name] = len(merged)
+                merged.append(self._taken(item))
             else:
-                merged[at] = self.map(merged[at], item, field.schema)
+                merged[found] = self.map(merged[found], item, field.schema)
         return merged
-
-    def _new_items(self, changes: list[Any]) -> list[Any]:
-        return [_plain(item) for item in changes if not (isinstance(item, dict) and item.get(DIRECTIVE) == "delete")]
 
     def _field(self, schema: Schema, name: str) -> _Field:
         properties = schema.get("properties")
@@ -213,6 +249,33 @@ class _Merger:
                 return schema
 
 
+def _list_name(name: str, prefix: str) -> str:
+    """The list that a directive is about; raises PatchError for one that names none."""
+    before, slash, field = name.partition("/")
+    if before != prefix or not slash:
+        what = "primitive" if prefix == DELETE_LIST else "setElementOrder"
+        raise PatchError.bad_request(f"invalid patch format of {what} list")
+    return field
+
+
+def _no_list(value: Any) -> PatchError:
+    return PatchError(f"expected a []interface {{}}, but received a {go_type(value)}")
+
+
+def _check_elements(original: list[Any], patch: list[Any], *, some: bool = False) -> str:
+    """The one kind that the items of two lists have; raises PatchError for several kinds, and for lists of lists."""
+    kinds: set[str] = set()
+    for items in (original, patch):
+        kinds.update(map(go_kind, items))
+    if "slice" in kinds:
+        raise PatchError.rejected()
+    if len(kinds) > 1:
+        raise PatchError(f"list element types are not identical: {go_format([original, patch])}")
+    if not kinds and some:
+        raise PatchError("no elements in any of the given slices")
+    return next(iter(kinds), "")
+
+
 def _retain(result: Manifest, patch: Manifest) -> None:
     keys = patch[RETAIN]
     if not isinstance(keys, list):
@@ -228,80 +291,18 @@ def _retain(result: Manifest, patch: Manifest) -> None:
 def _plain(value: Any) -> Any:
     """Return what a patch sets where nothing was, without its directives and nulls."""
     if isinstance(value, dict):
-        if value.get(DIRECTIVE) == "delete":
-            return {}
         return {
             name: _plain(item)
             for name, item in value.items()
-            if item is not None and name not in (DIRECTIVE, RETAIN) and not name.startswith((ORDER, DELETE_LIST))
+            if item is not None
+            and name not in (DIRECTIVE, RETAIN)
+            and not name.startswith((ORDER, DELETE_LIST))
+            and not _removes(item)
         }
     if isinstance(value, list):
-        return [_plain(item) for item in value if not (isinstance(item, dict) and item.get(DIRECTIVE) == "delete")]
+        return [_plain(item) for item in value if not (isinstance(item, dict) and DIRECTIVE in item)]
     return value
 
 
-def _unique(items: list[Any]) -> list[Any]:
-    seen: list[Any] = []
-    for item in items:
-        if item not in seen:
-            seen.append(item)
-    return seen
-
-
-def _no_key(item: Manifest, key: str) -> PatchError:
-    return PatchError(f"map: {go_format(item)} does not contain declared merge key: {key}")
-
-
-def element_order(merged: list[Any], order: list[Any], original: list[Any], key: str) -> list[Any]:
-    """Return `merged` with the items that `order` names in its order, and the others where `original` has them.
-
-    Items present in both keep their relation from `original`; an item that only the patch knows goes before the
-    next server-only one. `key` is the merge key, or empty for a list of scalars.
-    """
-    if key:
-        for item in (*merged, *order):
-            if not isinstance(item, dict) or key not in item:
-                raise PatchError(f"map: {go_format(item)} does not contain declared merge key: {key}")
-    patched = [item for item in merged if position(order, item, key) >= 0]
-    others = [item for item in merged if position(order, item, key) < 0]
-    patched.sort(key=lambda item: position(order, item, key))
-    others.sort(key=lambda item: position(original, item, key) % (len(original) + 1))
-    result: list[Any] = []
-    left = right = 0
-    while left < len(others) and right < len(patched):
-        ours, theirs = position(original, others[left], key), position(original, patched[right], key)
-        if 0 <= ours < theirs:
-            result.append(others[left])
-            left += 1
-        else:
-            result.append(patched[right])
-            right += 1
-    return [*result, *others[left:], *patched[right:]]
-
-
-def matches_order(changes: list[Any], order: list[Any], key: str) -> None:
-    """Raise PatchError unless the changed items appear in the order list, in the same order."""
-    wanted = [item for item in changes if not (isinstance(item, dict) and item.get("$patch") == "delete")]
-    at = 0
-    for item in order:
-        if at < len(wanted) and position([item], wanted[at], key) == 0:
-            at += 1
-    if at < len(wanted):
-        raise PatchError(
-            f"The order in patch list:\n{go_format(changes)}\n"
-            f" doesn't match $setElementOrder list:\n{go_format(order)}\n"
-        )
-
-
-def position(items: list[Any], item: Any, key: str) -> int:
-    """Return where `items` has the same merge key (or the same scalar), or -1."""
-    if key:
-        value = item.get(key) if isinstance(item, dict) else None
-        for index, other in enumerate(items):
-            if isinstance(other, dict) and key in other and other[key] == value:
-                return index
-        return -1
-    for index, other in enumerate(items):
-        if other == item and isinstance(other, bool) == isinstance(item, bool):
-            return index
-    return -1
+def _removes(item: Any) -> bool:
+    return isinstance(item, dict) and item.get(DIRECTIVE, "replace") != "replace"

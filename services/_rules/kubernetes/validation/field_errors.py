@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from services._rules.kubernetes.patch.go_text import go_quote
+
 
 class ErrorType(enum.Enum):
     """What is wrong with a field; the value is (machine reason, beginning of the message)."""
@@ -33,10 +35,15 @@ class Raw(msgspec.Struct, frozen=True):
 
 
 def show(value: Any) -> str:
-    """Return the value as a field error shows it: strings quoted, numbers and booleans bare, the rest as JSON."""
+    """Return the value as a field error shows it: strings quoted, numbers and booleans bare, the rest as JSON.
+
+    A value that is not there is the text null.
+    """
     if isinstance(value, Raw):
         return value.text
-    return msgspec.json.encode(value).decode()
+    if value is None:
+        return '"null"'
+    return go_quote(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def go_map(values: dict[str, str] | None) -> Raw:
@@ -128,6 +135,11 @@ def forbidden(field: str, detail: str) -> FieldError:
 def each(field: str, value: Any, problems: Iterable[str]) -> list[FieldError]:
     """One invalid value per problem found with it."""
     return [invalid(field, value, problem) for problem in problems]
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """A list has more items than `limit`."""
+    return FieldError(ErrorType.TOO_MANY, field, f"must have at most {limit} items", count)
 
 
 def too_long(field: str, value: Any, limit: int) -> FieldError:

@@ -291,6 +291,17 @@ def port_or_name(value: int | str, field: str) -> list[FieldError]:
 # Items of a list.
 
 
+def repeated(values: Iterable[Hashable]) -> list[int]:
+    """Return the places of the values that occurred before."""
+    seen: set[Hashable] = set()
+    found = []
+    for index, value in enumerate(values):
+        if value in seen:
+            found.append(index)
+        seen.add(value)
+    return found
+
+
 def distinct(key: Callable[[Any], Hashable], error: Callable[[Any, str], FieldError]) -> Siblings:
     """Items of a list that differ in a key; items whose key is None do not count."""
 

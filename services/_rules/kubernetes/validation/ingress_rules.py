@@ -13,56 +13,70 @@ from services._rules.kubernetes.validation.field_rules import (
     formed,
     inside,
     needed,
+    only_if,
     port_or_name,
+    text,
 )
 from services._rules.kubernetes.validation.status_fields import parsed
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 
 
-def _host(host: str, field: str) -> list[FieldError]:
-    if parsed(host):
-        return [invalid(field, host, "must be a DNS name, not an IP address")]
+def _dns_name(host: str, field: str) -> list[FieldError]:
     check = names.wildcard if "*" in host else names.subdomain
-    return [invalid(field, host, text) for text in check(host)]
+    return [invalid(field, host, problem) for problem in check(host)]
+
+
+def _host(host: str, field: str) -> list[FieldError]:
+    if not host:
+        return []
+    found = [invalid(field, host, "must be a DNS name, not an IP address")] if parsed(host) else []
+    return found + _dns_name(host, field)
 
 
 def _path(path: Manifest, field: str) -> list[FieldError]:
-    kind, place, text = path.get("pathType"), f"{field}.path", path.get("path", "")
-    if kind not in _PATH_TYPES or (kind == "ImplementationSpecific" and not text):
+    kind, place, value = path.get("pathType"), f"{field}.path", path.get("path", "")
+    if kind not in _PATH_TYPES or (kind == "ImplementationSpecific" and not value):
         return []
-    if not text.startswith("/"):
-        return [invalid(place, text, "must be an absolute path")]
+    found = [] if value.startswith("/") else [invalid(place, value, "must be an absolute path")]
     if kind == "ImplementationSpecific":
-        return []
-    inside_it = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
-    found = [invalid(place, text, f"must not contain '{part}'") for part in inside_it]
-    return found + [invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end)]
+        return found
+    inside_it = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in value]
+    found += [invalid(place, value, f"must not contain '{part}'") for part in inside_it]
+    return found + [invalid(place, value, f"cannot end with '{end}'") for end in ("/..", "/.") if value.endswith(end)]
 
 
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 _PATH_TYPE = choice("pathType", _PATH_TYPES, need="pathType must be specified", blank=True)
 
 
+def object_reference(reference: Manifest, field: str) -> list[FieldError]:
+    """Return what is wrong with a reference to an object by group, kind and name."""
+    found = list(inside("apiGroup", formed(names.subdomain))(reference, field))
+    for name in ("kind", "name"):
+        found += text(name, names.path_segment, need=f"{name} is required")(reference, field)
+    return found
+
+
 def _backend(version: str) -> Check:
     stable = version == "v1"
     name_field = "service.name" if stable else "serviceName"
+    port_fields = ("service.port.name", "service.port.number") if stable else ("servicePort", "servicePort")
 
     def check(backend: Manifest, field: str) -> list[FieldError]:
         service, resource = backend.get("service"), backend.get("resource")
         if service is not None and resource is not None:
             return [invalid(field, "", "cannot set both resource and service backends")]
         if resource is not None:
-            return needed("kind", "name")(resource, f"{field}.resource")
+            return object_reference(resource, f"{field}.resource")
         if service is None:
-            missing = "either service or resource must be set"
-            return [required(field, missing) if stable else required(f"{field}.serviceName")]
+            return [invalid(field, "", "resource or service backend is required")]
         name, port, place = service.get("name", ""), service.get("port") or {}, f"{field}.{name_field}"
-        found = [invalid(place, name, text) for text in names.dns1035(name)] if name else [required(place)]
+        found = [invalid(place, name, problem) for problem in names.dns1035(name)] if name else [required(place)]
         if port.get("name") and port.get("number"):
             found.append(invalid(field, "", "cannot set both port name & port number"))
         elif given := port.get("name") or port.get("number"):
-            found += port_or_name(given, f"{field}.service.port.{'name' if port.get('name') else 'number'}")
+            found += port_or_name(given, f"{field}.{port_fields[0 if port.get('name') else 1]}")
         else:
             found.append(required(field, "port name or number is required"))
         return found
@@ -74,8 +88,8 @@ def _some_rule(version: str) -> Check:
     def check(spec: Manifest, path: str) -> list[FieldError]:
         if spec.get("defaultBackend") is not None or spec.get("rules"):
             return []
-        text = f"either {'`defaultBackend`' if version == 'v1' else '`backend`'} or `rules` must be specified"
-        return [invalid(path, Raw("[]networking.IngressRule(nil)"), text)]
+        problem = f"either {'`defaultBackend`' if version == 'v1' else '`backend`'} or `rules` must be specified"
+        return [invalid(path, Raw("[]networking.IngressRule(nil)"), problem)]
 
     return check
 
@@ -92,17 +106,22 @@ def one_class(obj: Manifest, _: str) -> list[FieldError]:
     annotations = meta.get("annotations") or {}
     if spec.get("ingressClassName") is None or CLASS_ANNOTATION not in annotations or meta.get("resourceVersion"):
         return []
-    text = "can not be set when the class field is also set"
-    return [invalid(f"annotations.{CLASS_ANNOTATION}", annotations[CLASS_ANNOTATION], text)]
+    problem = "can not be set when the class field is also set"
+    return [invalid(f"annotations.{CLASS_ANNOTATION}", annotations[CLASS_ANNOTATION], problem)]
 
 
 def ingress_rules(version: str) -> Rules:
     """The rules of a version, which names backends in its own terms."""
-    path = (_PATH_TYPE, _path, inside("backend", _backend(version), absent={}))
+    backend = inside("backend", _backend(version), absent={})
+    path = (_PATH_TYPE, _path, only_if(lambda path: path.get("pathType") is not None, backend))
     http = inside("http", needed("paths"), each("paths", *path))
+    secret: Rules = (text("secretName", names.subdomain),)
+    if version != "v1":
+        # The betas let through names of Secrets, and whatever a rule for many hosts holds.
+        http, secret = only_if(lambda rule: "*" not in rule.get("host", ""), http), ()
     spec = inside(
         "spec",
-        each("tls", each("hosts", _host)),
+        each("tls", each("hosts", _dns_name), *secret),
         _some_rule(version),
         _default_backend(version),
         each("rules", inside("host", _host), http),

@@ -47,7 +47,8 @@ _TARGET = (
     refused(
         "type",
         "must be either Utilization, Value, or AverageValue",
-        lambda target: target.get("type", "") not in ("", "Utilization", "Value", "AverageValue"),
+        lambda target: target.get("type", "") not in ("Utilization", "Value", "AverageValue"),
+        "",
     ),
     inside("value", _positive),
     number("averageUtilization", 1, detail="must be greater than 0"),
@@ -85,16 +86,28 @@ _KINDS: Final = ("ContainerResource", "External", "Object", "Pods", "Resource")
 def metric(value: Manifest, field: str) -> list[FieldError]:
     """Return what is wrong with one metric."""
     kind = value.get("type", "")
-    if not kind:
-        return [required(f"{field}.type", "must specify a metric source type")]
+    present = [name for name in SOURCES if name in value]
+    found = [] if kind else [required(f"{field}.type", "must specify a metric source type")]
     if kind not in _KINDS:
-        return [not_supported(f"{field}.type", kind, _KINDS)]
-    wanted = kind[0].lower() + kind[1:]
-    if wanted not in value:
-        return [required(f"{field}.{wanted}", "must populate information for the given metric source")]
-    others = [name for name in SOURCES if name in value and name != wanted]
-    found = apply(SOURCES[wanted], value[wanted], f"{field}.{wanted}")
+        found.append(not_supported(f"{field}.type", kind, _KINDS))
+    if present:
+        found += apply(SOURCES[present[0]], value[present[0]], f"{field}.{present[0]}")
+    wanted = kind[:1].lower() + kind[1:]
+    if kind not in _KINDS:
+        found.append(not_supported(f"{field}.type", kind, _KINDS))
+    elif wanted not in value:
+        found.append(required(f"{field}.{wanted}", "must populate information for the given metric source"))
+    others = [name for name in present if name != wanted] if len(present) != 1 else []
     return found + [forbidden(f"{field}.{name}", "must populate the given metric source only") for name in others]
+
+
+def scales_to_zero(spec: Manifest, path: str) -> list[FieldError]:
+    """Return an error when there may be no replicas and nothing outside them is measured that brings them back."""
+    measured = {item.get("type") for item in spec.get("metrics") or ()}
+    if spec.get("minReplicas") != 0 or measured & {"Object", "External"}:
+        return []
+    text = "must specify at least one Object or External metric to support scaling to zero replicas"
+    return [forbidden(f"{path}.metrics", text)]
 
 
 _SCALING = (

@@ -11,11 +11,14 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _KEY = "[-._a-zA-Z0-9]+"
+_HEADER = "[-A-Za-z0-9]+"
 _DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
 _qualified = re.compile(_QUALIFIED).fullmatch
 _env = re.compile(_ENV).fullmatch
 _key = re.compile(_KEY).fullmatch
+_printable = re.compile("[ -<>-~]+").fullmatch
+_header = re.compile(_HEADER).fullmatch
 _port = re.compile("[-a-z0-9]+").fullmatch
 _letter = re.compile("[a-z]").search
 
@@ -70,12 +73,18 @@ _ENV_TEXT = _text(
     "MY_ENV.NAME",
     "MyEnvName1",
 )
+_ANY_ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _KEY_TEXT = _text(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _KEY,
     "key.name",
     "KEY_NAME",
     "key-name",
+)
+_HEADER_TEXT = _text(
+    "a valid HTTP header must consist of alphanumeric characters or '-'",
+    _HEADER,
+    "X-Header-Name",
 )
 
 
@@ -87,7 +96,10 @@ def _formed(limit: int, pattern: str, text: str) -> Callable[[str], list[str]]:
     match = re.compile(pattern).fullmatch
 
     def check(value: str) -> list[str]:
-        return [*_longer(value, limit), *([] if match(value) else [text])]
+        fits = match(value)
+        if fits and len(value) <= limit:
+            return []
+        return [*_longer(value, limit), *([] if fits else [text])]
 
     return check
 
@@ -144,9 +156,22 @@ def env_name(value: str) -> list[str]:
     return [*([] if _env(value) else [_ENV_TEXT]), *_dots(value)]
 
 
+def any_env_name(value: str) -> list[str]:
+    """Return what keeps the value from naming an environment variable where nearly any name is taken."""
+    return [] if _printable(value) else [_ANY_ENV_TEXT]
+
+
 def config_key(value: str) -> list[str]:
     """Return what keeps the value from being a key of a ConfigMap or Secret."""
-    return [*_longer(value, 253), *([] if _key(value) else [_KEY_TEXT]), *_dots(value)]
+    fits = _key(value)
+    if fits and len(value) <= 253 and value[0] != ".":
+        return []
+    return [*_longer(value, 253), *([] if fits else [_KEY_TEXT]), *_dots(value)]
+
+
+def http_header(value: str) -> list[str]:
+    """Return what keeps the value from naming a header of an HTTP request."""
+    return [] if _header(value) else [_HEADER_TEXT]
 
 
 def _dots(value: str) -> list[str]:
@@ -176,6 +201,13 @@ def path_segment(value: str) -> list[str]:
     return [f"may not contain '{char}'" for char in "/%" if char in value]
 
 
+def fully_qualified(value: str) -> list[str]:
+    """Return what keeps the value from being a name of three segments or more; the texts of its format are joined."""
+    if texts := subdomain(value):
+        return [",".join(texts)]
+    return [] if value.count(".") > 1 else ["should be a domain with at least three segments separated by dots"]
+
+
 def as_prefix(value: str) -> str:
-    """Return a generateName prefix in the form in which it is checked as a name."""
-    return f"{value[:-1]}a" if value.endswith("-") and len(value) > 1 else value
+    """Return a generateName prefix in the form in which it is checked as a name: a letter stands for its end."""
+    return f"{value[:-2]}a" if value.endswith("-") and len(value) > 1 else value

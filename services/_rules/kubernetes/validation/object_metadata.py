@@ -17,12 +17,18 @@ from services._rules.kubernetes.validation.field_rules import apply, changed, in
 
 ANNOTATIONS_LIMIT = 256 * 1024
 _WRITTEN_BY_SERVERS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_FIXED = ("name", "namespace", *_WRITTEN_BY_SERVERS)
+_FIXED = ("name", "namespace", "uid", "creationTimestamp")
+_BY_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _NAMESPACE = text("namespace", names.label, need="")
 
 
-def check_create(meta: Manifest, check_name: Callable[[str], list[str]], *, namespaced: bool) -> list[FieldError]:
-    """Return what is wrong with the metadata of a new object of a kind with such names."""
+def check_create(
+    meta: Manifest, check_name: Callable[[str], list[str]], *, namespaced: bool, domain_finalizers: bool = False
+) -> list[FieldError]:
+    """Return what is wrong with the metadata of a new object of a kind with such names.
+
+    With `domain_finalizers` each finalizer that Kubernetes does not define needs a domain and a slash.
+    """
     found: list[FieldError] = []
     if prefix := meta.get("generateName"):
         found += [invalid("metadata.generateName", prefix, text) for text in check_name(names.as_prefix(prefix))]
@@ -35,12 +41,15 @@ def check_create(meta: Manifest, check_name: Callable[[str], list[str]], *, name
         found += _NAMESPACE(meta, "metadata")
     elif meta.get("namespace"):
         found.append(forbidden("metadata.namespace", "not allowed on this type"))
-    return found + apply(_COMMON, meta, "metadata")
+    return found + apply(_RULES[domain_finalizers], meta, "metadata")
 
 
 def labels(values: dict[str, str], field: str) -> list[FieldError]:
     """Return what is wrong with a map of labels."""
-    if all(names.is_label_key(key) and names.is_label_value(value) for key, value in values.items()):
+    for key, value in values.items():
+        if not (names.is_label_key(key) and names.is_label_value(value)):
+            break
+    else:
         return []
     found: list[FieldError] = []
     for key in sorted(values):
@@ -65,12 +74,11 @@ def annotations(values: dict[str, str], field: str) -> list[FieldError]:
 def _owners(owners: list[Manifest], field: str) -> list[FieldError]:
     found: list[FieldError] = []
     controller: Manifest | None = None
+    shown = Raw("")
     for owner in owners:
         version = owner.get("apiVersion") or ""
-        if not version.rpartition("/")[2]:
+        if version.count("/") > 1 or not version.rpartition("/")[2]:
             found.append(invalid(f"{field}.apiVersion", version, "version must not be empty"))
-        elif version.count("/") > 1:
-            found.append(invalid(f"{field}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
         missing = [name for name in ("kind", "name", "uid") if not owner.get(name)]
         found += [invalid(f"{field}.{name}", "", f"{name} must not be empty") for name in missing]
         if owner.get("kind") == "Event" and version == "v1":
@@ -80,12 +88,16 @@ def _owners(owners: list[Manifest], field: str) -> list[FieldError]:
             if controller is not None:
                 text = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller.get('kind')}/{controller.get('name')} and {owner.get('kind')}/{owner.get('name')}"
+                    f"{controller.get('name', '')} and {owner.get('name', '')}"
                 )
-                shown = f"[]v1.OwnerReference{{{', '.join(_go_owner(one) for one in owners)}}}"
-                found.append(invalid(field, Raw(shown), text))
+                shown = shown if shown.text else _go_owners(owners)
+                found.append(invalid(field, shown, text))
             controller = owner
     return found
+
+
+def _go_owners(owners: list[Manifest]) -> Raw:
+    return Raw(f"[]v1.OwnerReference{{{', '.join(_go_owner(one) for one in owners)}}}")
 
 
 def _go_owner(owner: Manifest) -> str:
@@ -104,29 +116,48 @@ def qualified_finalizer(name: str, field: str, standard: tuple[str, ...]) -> lis
 
 
 def _finalizers(finalizers: list[str], field: str) -> list[FieldError]:
-    standard = ("orphan", "foregroundDeletion", "kubernetes")
-    found = [error for name in finalizers for error in qualified_finalizer(name, field, standard)]
-    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
-        text = "finalizer orphan and foregroundDeletion cannot be both set"
-        found.append(invalid(field, go_strings(finalizers), text))
-    return found
+    found = [invalid(field, name, text) for name in finalizers for text in names.qualified(name)]
+    return found + _contrary(finalizers, field)
 
 
+def _domain_finalizers(finalizers: list[str], field: str) -> list[FieldError]:
+    found = [error for name in finalizers for error in qualified_finalizer(name, field, STANDARD_FINALIZERS)]
+    return found + _contrary(finalizers, field)
+
+
+def _contrary(finalizers: list[str], field: str) -> list[FieldError]:
+    if "orphan" not in finalizers or "foregroundDeletion" not in finalizers:
+        return []
+    text = "finalizer orphan and foregroundDeletion cannot be both set"
+    return [invalid(field, go_strings(finalizers), text)]
+
+
+STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
 _COMMON = (
     number("generation", 0),
     inside("labels", labels),
     inside("annotations", annotations),
     inside("ownerReferences", _owners),
-    inside("finalizers", _finalizers),
 )
+# Kinds of Kubernetes itself take finalizers with a domain only; custom resources and definitions take any name.
+_RULES = {
+    True: (*_COMMON, inside("finalizers", _domain_finalizers)),
+    False: (*_COMMON, inside("finalizers", _finalizers)),
+}
 
 
-def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
-    """Return what is wrong with the metadata of an update."""
+def check_update(new: Manifest, old: Manifest, *, domain_finalizers: bool = False) -> list[FieldError]:
+    """Return what is wrong with the metadata of an update; `domain_finalizers` as for `check_create`."""
     meta, before = new["metadata"], old["metadata"]
     found: list[FieldError] = []
+    for name in reversed(_BY_DELETION):
+        value = meta.get(name)
+        if value is not None and value != before.get(name):
+            shown = Raw(f"{value[:10]} {value[11:19]} +0000 UTC") if isinstance(value, str) else value
+            found.append(invalid(f"metadata.{name}", shown, "field is immutable; may only be changed via deletion"))
     if before.get("deletionTimestamp"):
-        added = [item for item in meta.get("finalizers") or [] if item not in (before.get("finalizers") or [])]
+        kept = {*(before.get("finalizers") or ())}
+        added = [item for item in meta.get("finalizers") or [] if item not in kept]
         if added:
             text = (
                 "no new finalizers can be added if the object is being deleted, "
@@ -136,7 +167,7 @@ def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
     found += changed(_FIXED, meta, before, "metadata")
     if not meta.get("resourceVersion"):
         found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    found += apply(_COMMON, meta, "metadata")
+    found += apply(_RULES[domain_finalizers], meta, "metadata")
     # The recorded server checks the metadata of an update twice, and lists every cause twice.
     return found + found
 
@@ -144,7 +175,7 @@ def check_update(new: Manifest, old: Manifest) -> list[FieldError]:
 def check_change(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with the metadata of an update as its client wrote it: the server's fields may lack."""
     filled = {**new, **{name: old.get(name) for name in _WRITTEN_BY_SERVERS if not new.get(name)}}
-    found = changed(_FIXED, filled, old, "metadata")
+    found = changed((*_FIXED, *_BY_DELETION), filled, old, "metadata")
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         found.append(invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
-    return found + apply(_COMMON, new, "metadata")
+    return found + apply(_RULES[False], new, "metadata")

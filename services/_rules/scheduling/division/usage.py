@@ -1,36 +1,7 @@
-"""Resource usage of a binding, and whether its size or a request triggers rescheduling (docs/sources.md#scheduling)."""
+"""Whether the size of a binding or a request triggers rescheduling (docs/sources.md#scheduling)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
-
-from services._rules.kubernetes import quantity
-from services._rules.kubernetes.pod_resources import add_to
-from services._rules.kubernetes.quantity import Quantity
-
-
-def resource_usage(spec: Mapping[str, Any]) -> dict[str, Quantity]:
-    """Resources that a binding spec occupies on all its clusters together; nothing-amounts are left out.
-
-    A workload of several components occupies one full set per cluster. Raises quantity.QuantityError.
-    """
-    clusters: Sequence[Mapping[str, Any]] = spec.get("clusters") or ()
-    components: Sequence[Mapping[str, Any]] = spec.get("components") or ()
-    total: dict[str, Quantity] = {}
-    if components:
-        for component in components:
-            factor = int(component.get("replicas") or 0) * len(clusters)
-            _add_requests(total, component.get("replicaRequirements"), factor)
-    else:
-        _add_requests(total, spec.get("replicaRequirements"), sum(int(item.get("replicas") or 0) for item in clusters))
-    return {name: amount for name, amount in total.items() if not amount.is_zero()}
-
-
-def _add_requests(total: dict[str, Quantity], requirements: Mapping[str, Any] | None, factor: int) -> None:
-    if factor == 0 or not requirements:
-        return
-    requests = requirements.get("resourceRequest") or {}
-    add_to(total, {name: quantity.parse(text) * factor for name, text in requests.items()})
 
 
 def replicas_changed(

@@ -1,1 +1,1 @@
-"""Rules that many kinds share: pods, containers, volumes, affinities, schedules."""
+"""Checks of what many kinds share: the spec of a pod and its parts, label selectors, cron schedules."""

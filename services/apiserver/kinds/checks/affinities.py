@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
-    Raw,
     duplicate,
     forbidden,
     invalid,
@@ -16,9 +17,9 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     Check,
+    Rules,
     apply,
     choice,
-    distinct,
     each,
     every,
     formed,
@@ -64,58 +65,126 @@ def label_selector(value: Manifest | None, field: str) -> list[FieldError]:
     return apply(_LABEL_SELECTOR, value, field) if value else []
 
 
+def selects(value: Manifest | None) -> bool:
+    """Return whether a label selector asks for anything."""
+    return bool(value and (value.get("matchLabels") or value.get("matchExpressions")))
+
+
+def is_usable(value: Manifest) -> bool:
+    """Return whether labels can be compared with a label selector: it is a good one, down to its values."""
+    if label_selector(value, ""):
+        return False
+    wanted = [item for part in value.get("matchExpressions") or () for item in part.get("values") or ()]
+    return all(names.is_label_value(item) for item in wanted)
+
+
 def _field_requirement(item: Manifest, field: str) -> Errors:
+    values = item.get("values") or []
     if item.get("operator") not in ("In", "NotIn"):
         yield invalid(f"{field}.operator", item.get("operator", ""), "not a valid selector operator")
-    elif len(item.get("values") or []) != 1:
+    elif len(values) != 1:
         message = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         yield required(f"{field}.values", message)
     if item.get("key") != "metadata.name":
         yield invalid(f"{field}.key", item.get("key", ""), "not a valid field selector key")
+        return
+    for index, value in enumerate(values):
+        yield from [invalid(f"{field}.values[{index}]", value, message) for message in names.subdomain(value)]
 
 
-_TERM = (
-    each("matchExpressions", _requirement(*_SETS, "Gt", "Lt")),
-    each("matchFields", _field_requirement),
-)
-NODE_SELECTOR = (
-    needed("nodeSelectorTerms", detail="must have at least one node selector term"),
-    each("nodeSelectorTerms", *_TERM),
-)
+def _values(item: Manifest, field: str) -> list[FieldError]:
+    return [
+        invalid(f"{field}.values[{index}]", value, message)
+        for index, value in enumerate(item.get("values") or ())
+        for message in names.label_value(value)
+    ]
+
+
+_EXPRESSION = _requirement(*_SETS, "Gt", "Lt")
+_FIELDS = each("matchFields", _field_requirement)
+_TERM = (each("matchExpressions", _EXPRESSION), _FIELDS)
+_NO_TERMS = needed("nodeSelectorTerms", detail="must have at least one node selector term")
+NODE_SELECTOR = (_NO_TERMS, each("nodeSelectorTerms", *_TERM))
+_NODES_OF_GOOD_VALUES = (_NO_TERMS, each("nodeSelectorTerms", each("matchExpressions", _EXPRESSION, _values), _FIELDS))
 _WEIGHT = number("weight", 1, 100, "must be in the range 1-100", absent=0)
-_POD_TERM = (
-    inside("labelSelector", label_selector),
-    every("namespaces", formed(names.label), shown_as="namespace"),
-    needed("topologyKey", detail="can not be empty"),
-    text("topologyKey", names.qualified, blank=True),
-)
-_POD_AFFINITY = (
-    each(REQUIRED, *_POD_TERM),
-    each(PREFERRED, _WEIGHT, inside("podAffinityTerm", *_POD_TERM, absent={})),
-)
-AFFINITY = (
-    inside(
-        "nodeAffinity",
-        inside(REQUIRED, *NODE_SELECTOR),
-        each(PREFERRED, _WEIGHT, inside("preference", *_TERM)),
-    ),
-    inside("podAffinity", *_POD_AFFINITY),
-    inside("podAntiAffinity", *_POD_AFFINITY),
-)
+_NAMED_SINCE = 21  # the first minor release whose errors name the selector of an affinity by its field
+_VALUES_SINCE = 27  # the first one that refuses values of selectors that no label can have
+
+
+def _good_selector(value: Manifest, field: str) -> list[FieldError]:
+    found = label_selector(value, field)
+    for index, item in enumerate(value.get("matchExpressions") or ()):
+        found += _values(item, f"{field}.matchExpressions[{index}]")
+    return found
+
+
+def _selector(release: int, name: str) -> Check:
+    check = inside(name, _good_selector if release >= _VALUES_SINCE else label_selector)
+    if release >= _NAMED_SINCE:
+        return check
+    return lambda item, field: label_selector(item.get(name), f"{field}.matchExpressions")
+
+
+@lru_cache(maxsize=8)
+def affinity(release: int) -> Rules:
+    """Return the rules of an affinity, as a release has them."""
+    term = (
+        _selector(release, "labelSelector"),
+        inside("namespaceSelector", _good_selector),
+        every("namespaces", formed(names.label), shown_as="namespace"),
+        needed("topologyKey", detail="can not be empty"),
+        text("topologyKey", names.qualified, blank=True),
+    )
+    of_pods = (
+        each(REQUIRED, *term),
+        each(PREFERRED, _WEIGHT, inside("podAffinityTerm", *term, absent={})),
+    )
+    nodes = _NODES_OF_GOOD_VALUES if release >= _VALUES_SINCE else NODE_SELECTOR
+    return (
+        inside(
+            "nodeAffinity",
+            inside(REQUIRED, *nodes),
+            each(PREFERRED, _WEIGHT, inside("preference", *_TERM, absent={})),
+        ),
+        inside("podAffinity", *of_pods),
+        inside("podAntiAffinity", *of_pods),
+    )
 
 
 def _spread_key(item: Manifest) -> tuple[str, str]:
     return (item.get("topologyKey", ""), item.get("whenUnsatisfiable", ""))
 
 
-def _spread_twice(item: Manifest, field: str) -> FieldError:
-    return duplicate(f"{field}.{{topologyKey, whenUnsatisfiable}}", Raw(f"{{{', '.join(_spread_key(item))}}}"))
+def _spread_twice(constraints: list[Manifest], path: str) -> Errors:
+    """Yield an error for each constraint that a later one repeats."""
+    keys = [_spread_key(item) for item in constraints]
+    for index, key in enumerate(keys):
+        if key in keys[index + 1 :]:
+            place = f"{path}[{index}].{{topologyKey, whenUnsatisfiable}}"
+            yield duplicate(place, f"{{{', '.join(key)}}}")
 
 
-SPREAD = (
-    number("maxSkew", 1, detail="must be greater than zero", absent=0),
-    needed("topologyKey", detail="can not be empty"),
-    choice("whenUnsatisfiable", _ACTIONS, blank=True),
-    distinct(_spread_key, _spread_twice),
-    inside("labelSelector", label_selector),
-)
+def _least_domains(item: Manifest, field: str) -> Errors:
+    if (least := item.get("minDomains")) is None:
+        return
+    if least < 1:
+        yield invalid(f"{field}.minDomains", least, "must be greater than zero")
+    if (action := item.get("whenUnsatisfiable", "")) != "DoNotSchedule":
+        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        yield invalid(f"{field}.minDomains", least, text)
+
+
+@lru_cache(maxsize=8)
+def spread(release: int) -> Rules:
+    """Return the rules by which a pod spec's constraints of spreading are checked, as a release has them."""
+    selectors = (inside("labelSelector", _good_selector),) if release >= _VALUES_SINCE else ()
+    constraint = (
+        number("maxSkew", 1, detail="must be greater than zero", absent=0),
+        needed("topologyKey", detail="can not be empty"),
+        choice("whenUnsatisfiable", _ACTIONS, blank=True),
+        _least_domains,
+        choice("nodeAffinityPolicy", ("Honor", "Ignore")),
+        choice("nodeTaintsPolicy", ("Honor", "Ignore")),
+        *selectors,
+    )
+    return (each("topologySpreadConstraints", *constraint), inside("topologySpreadConstraints", _spread_twice))

@@ -1,26 +1,47 @@
-"""Checks of security contexts of pods and containers: identities, sysctls, seccomp profiles, privileges."""
+"""Checks of security contexts of pods and containers: identities, sysctls, profiles, privileges."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
-from services._rules.kubernetes.validation.field_rules import apply, choice, each, inside, number, only_if, text, valid
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+from services._rules.kubernetes.validation.field_rules import (
+    Check,
+    Rules,
+    apply,
+    choice,
+    distinct,
+    each,
+    inside,
+    number,
+    only_if,
+    text,
+    valid,
+)
+from services.apiserver.kinds.checks.mounts import descending
+from services.apiserver.kinds.checks.windows_options import WINDOWS
 
 _HIGHEST: Final = 2**31 - 1
 _IN_RANGE: Final = f"must be between 0 and {_HIGHEST}, inclusive"
 _SYSCTL_LENGTH: Final = 253
 _SYSCTL_PART: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL_TEXT: Final = f"({_SYSCTL_PART}\\.)*{_SYSCTL_PART}"
-_SYSCTL: Final = re.compile(f"{_SYSCTL_PART}([./]{_SYSCTL_PART})*")
-
-
-def _sysctl(name: str) -> list[str]:
-    if len(name) <= _SYSCTL_LENGTH and _SYSCTL.fullmatch(name):
-        return []
-    return [f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL_TEXT}"]
+_SYSCTL: Final = f"({_SYSCTL_PART}\\.)*{_SYSCTL_PART}"
+_SYSCTL_WITH_SLASHES: Final = f"^({_SYSCTL_PART}[\\./])*{_SYSCTL_PART}$"
+_SLASHES_SINCE: Final = 24  # the first minor release in which a sysctl's name may be written with slashes
+_PORTS_OF_HOST_SINCE: Final = 28  # the first one that blames the port of the host where it is not the container's
+_PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
+_PROFILE_LENGTH: Final = 4095
 
 
 def _local_profile(profile: Manifest, field: str) -> Errors:
@@ -30,16 +51,32 @@ def _local_profile(profile: Manifest, field: str) -> Errors:
             yield invalid(place, profile, "can only be set when seccomp type is Localhost")
     elif local is None:
         yield required(place, "must be set when seccomp type is Localhost")
-    elif local.startswith("/"):
-        yield invalid(place, local, "must be a relative path")
-    elif ".." in local.split("/"):
-        yield invalid(place, local, "must not contain '..'")
+    else:
+        yield from descending(local, place)
+
+
+def _app_armor_profile(profile: Manifest, field: str) -> Errors:
+    place, local = f"{field}.localhostProfile", profile.get("localhostProfile")
+    if profile.get("type") != "Localhost":
+        if local is not None and profile.get("type") in _PROFILES:
+            yield invalid(place, local, "can only be set when AppArmor type is Localhost")
+    elif not local:
+        yield required(place, "must be set when AppArmor type is Localhost")
+    elif local != local.strip():
+        yield invalid(place, local, "must not be padded with whitespace")
+    if len(local or "") > _PROFILE_LENGTH:
+        yield too_long(place, "", _PROFILE_LENGTH)
 
 
 _SECCOMP = inside(
     "seccompProfile",
-    choice("type", ("Localhost", "RuntimeDefault", "Unconfined"), need="type is required when seccompProfile is set"),
+    choice("type", _PROFILES, need="type is required when seccompProfile is set"),
     _local_profile,
+)
+_APP_ARMOR = inside(
+    "appArmorProfile",
+    choice("type", _PROFILES, need="type is required when appArmorProfile is set"),
+    _app_armor_profile,
 )
 
 
@@ -47,48 +84,74 @@ _CANNOT = "cannot set `allowPrivilegeEscalation` to false and"
 _NO_ESCALATION = (
     valid(lambda value: not value.get("privileged"), f"{_CANNOT} `privileged` to true"),
     valid(
-        lambda value: "SYS_ADMIN" not in ((value.get("capabilities") or {}).get("add") or ()),
+        lambda value: "CAP_SYS_ADMIN" not in ((value.get("capabilities") or {}).get("add") or ()),
         f"{_CANNOT} `capabilities.Add` CAP_SYS_ADMIN",
     ),
 )
-CONTAINER = (
-    number("runAsUser", 0, _HIGHEST),
-    number("runAsGroup", 0, _HIGHEST),
+CONTAINER: Rules = (
+    number("runAsUser", 0, _HIGHEST, _IN_RANGE),
+    number("runAsGroup", 0, _HIGHEST, _IN_RANGE),
     choice("procMount", ("Default", "Unmasked")),
     _SECCOMP,
+    _APP_ARMOR,
     only_if(lambda value: value.get("allowPrivilegeEscalation") is False, *_NO_ESCALATION),
-)
-_IDENTITIES = (
-    *(number(name, 0, _HIGHEST) for name in ("fsGroup", "runAsUser", "runAsGroup")),
-    each("supplementalGroups", valid(lambda group: 0 <= group <= _HIGHEST, _IN_RANGE)),
-)
-_POD = (
-    each("sysctls", text("name", _sysctl, need="")),
-    choice("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
-    _SECCOMP,
+    WINDOWS,
 )
 
 
-def pod(value: Manifest, field: str) -> list[FieldError]:
+def _sysctl(release: int) -> Check:
+    pattern = _SYSCTL_WITH_SLASHES if release >= _SLASHES_SINCE else _SYSCTL
+    matches = re.compile(pattern).fullmatch
+    texts = [f"must have at most {_SYSCTL_LENGTH} characters and match regex {pattern}"]
+    return text("name", lambda name: [] if len(name) <= _SYSCTL_LENGTH and matches(name) else texts, need="")
+
+
+@lru_cache(maxsize=8)
+def _of_pod(release: int) -> Rules:
+    return (
+        *(number(name, 0, _HIGHEST, _IN_RANGE) for name in ("fsGroup", "runAsUser", "runAsGroup")),
+        each("supplementalGroups", valid(lambda group: 0 <= group <= _HIGHEST, _IN_RANGE)),
+        each(
+            "sysctls",
+            _sysctl(release),
+            distinct(
+                lambda item: item.get("name") or None,
+                lambda item, field: duplicate(f"{field}.name", item["name"]),
+            ),
+        ),
+        choice("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
+        choice("supplementalGroupsPolicy", ("Merge", "Strict")),
+        choice("seLinuxChangePolicy", ("MountOption", "Recursive")),
+        _SECCOMP,
+        _APP_ARMOR,
+        WINDOWS,
+    )
+
+
+def pod(value: Manifest, field: str, release: int) -> list[FieldError]:
     """Return what is wrong with the security context of a pod spec, `field` being the place of the spec."""
-    context, place = value.get("securityContext") or {}, f"{field}.securityContext"
-    found = _host_network(value, field) if value.get("hostNetwork") else []
-    found += apply(_IDENTITIES, context, place)
+    context, place = value.get("securityContext"), f"{field}.securityContext"
+    found = _host_network(value, field, release) if value.get("hostNetwork") else []
     if value.get("shareProcessNamespace") and value.get("hostPID"):
-        text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(invalid(f"{place}.shareProcessNamespace", True, text))
-    return found + apply(_POD, context, place)
+        message = "ShareProcessNamespace and HostPID cannot both be enabled"
+        found.append(invalid(f"{place}.shareProcessNamespace", True, message))
+    if value.get("hostUsers") is False:
+        names = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
+        unwanted = [shown for name, shown in names.items() if value.get(name)]
+        found += [forbidden(f"{field}.{shown}", "when `pod.Spec.HostUsers` is false") for shown in unwanted]
+    return found + apply(_of_pod(release), context, place) if context else found
 
 
-def _host_network(value: Manifest, field: str) -> list[FieldError]:
+def _host_network(value: Manifest, field: str, release: int) -> list[FieldError]:
+    newer = release >= _PORTS_OF_HOST_SINCE
+    blamed, other = ("hostPort", "containerPort") if newer else ("containerPort", "hostPort")
     return [
         invalid(
-            f"{field}.{containers}[{index}].ports[{number}].containerPort",
-            port.get("containerPort", 0),
-            "must match `hostPort` when `hostNetwork` is true",
+            f"{field}.containers[{index}].ports[{position}].{blamed}",
+            port.get(blamed, 0),
+            f"must match `{other}` when `hostNetwork` is true",
         )
-        for containers in ("containers", "initContainers")
-        for index, item in enumerate(value.get(containers) or [])
-        for number, port in enumerate(item.get("ports") or [])
+        for index, item in enumerate(value.get("containers") or [])
+        for position, port in enumerate(item.get("ports") or [])
         if port.get("hostPort") != port.get("containerPort")
     ]

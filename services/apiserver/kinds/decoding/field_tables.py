@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.api.field_types import kubernetes_types
+from schemas.api.field_types import UNTOLD, kubernetes_types
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Schema = dict[str, Any]
@@ -51,6 +51,11 @@ class Field:
         self.go_name = go_name or name[:1].upper() + name[1:]
         self.marks = marks or {}
 
+    @property
+    def always(self) -> bool:
+        """Whether the field is written when a body does not have it: an optional one that points to nothing as null."""
+        return self.keep and not self.required if self.pointer else self.keep or self.code in "@tmqxo"
+
 
 class Definition:
     """The fields of one type, and which of them are written even when a body does not have them."""
@@ -61,19 +66,23 @@ class Definition:
         self.name = name
         self.fields = {row[0]: Field(*row) for row in raw["f"]}
         self.kinds = [tuple(item) for item in raw.get("g", ())]
-        self.always = [f for f in self.fields.values() if not f.pointer and (f.keep or f.code in "@tmqxo")]
+        self.always = [field for field in self.fields.values() if field.always]
 
 
 @functools.cache
 def definition(name: str) -> Definition:
     """Return the definition of that OpenAPI name; one that is not in the table has no fields."""
     raw = kubernetes_types().get(name)
-    return Definition(name, msgspec.json.decode(raw) if raw else {"f": []})
+    table = msgspec.json.decode(raw) if raw else {"f": []}
+    known = {row[0]: row for row in table["f"]}
+    for field, code in UNTOLD.get(name, {}).items():
+        known[field] = [field, code, *known.get(field, ["", "", "p"])[2:]]
+    return Definition(name, {**table, "f": list(known.values())})
 
 
 def is_known(name: str) -> bool:
     """Return whether the table has fields for that OpenAPI name."""
-    return name in kubernetes_types()
+    return name in kubernetes_types() or name in UNTOLD
 
 
 # Reading a body.
@@ -115,6 +124,8 @@ def _struct(shape: Definition, obj: Any, path: list[str]) -> None:
 
 
 def _zero(field: Field) -> Any:
+    if field.pointer:
+        return None
     if field.code == "@":
         value: Object = {}
         for inner in definition(field.ref).always:
@@ -255,6 +266,17 @@ def _map(field: Field, value: Any, path: list[str]) -> Any:
     return value
 
 
+_as_int_or_text = _scalar("a whole number or a string", str, int)
+
+
+def _int_or_text(field: Field, value: Any, path: list[str]) -> Any:
+    limit = _INT_LIMITS["i"]
+    if type(value) is int and not -limit <= value < limit:
+        detail = f"json: cannot unmarshal number {value} into Go value of type int32"
+        raise ShapeError(path, "a whole number or a string", value, detail)
+    return _as_int_or_text(field, value, path)
+
+
 _READ: dict[str, Read] = {
     "s": _scalar("a string", str),
     "b": _scalar("true or false", bool),
@@ -265,7 +287,7 @@ _READ: dict[str, Read] = {
     "m": _micro_time,
     "y": _bytes,
     "q": _quantity,
-    "x": _scalar("a whole number or a string", str, int),
+    "x": _int_or_text,
     "o": lambda _field, value, _path: value,
     "@": _object,
     "[": _list,

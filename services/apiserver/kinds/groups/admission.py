@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    go_strings,
+    invalid,
+    required,
+)
 from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     apply,
     choice,
-    distinct,
     each,
     inside,
     listed,
     needed,
     number,
     refused,
+    repeated,
     text,
     unique,
 )
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.expressions import webhook_conditions
 from services.apiserver.kinds.kind_model import Resource
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -34,20 +42,45 @@ _ONE_VERSION = f"one of {', '.join(REVIEW_VERSIONS)}"
 _SERVICE_PORT = {"service?": {"port": 443}}
 
 
-def _fully_qualified(name: str) -> list[str]:
-    found = names.subdomain(name)
-    if not found and name.count(".") < 2:
-        return ["should be a domain with at least three segments separated by dots"]
-    return found
-
-
 def _star_alone(name: str, others: str) -> Check:
     def check(rule: Manifest, path: str) -> Errors:
         values = rule.get(name) or []
         if "*" in values and len(values) != 1:
-            yield invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {others}")
+            text = f"if '*' is present, must not specify other {others}"
+            yield invalid(f"{path}.{name}", go_strings(values), text)
 
     return check
+
+
+def _not_blank(value: str, field: str) -> list[FieldError]:
+    return [] if value else [required(field)]
+
+
+def _resources(rule: Manifest, path: str) -> Errors:
+    """What is wrong with resources and subresources: one that another covers may not be listed beside it."""
+    resources, field = rule.get("resources") or [], f"{path}.resources"
+    all_of: set[str] = set()
+    of_all: set[str] = set()
+    for index, name in enumerate(resources):
+        place = f"{field}[{index}]"
+        if not name:
+            yield required(place)
+        resource, slash, subresource = name.partition("/")
+        if not slash:
+            continue
+        if resource in all_of:
+            yield invalid(place, name, f"if '{resource}/*' is present, must not specify {name}")
+        if subresource in of_all:
+            yield invalid(place, name, f"if '*/{subresource}' is present, must not specify {name}")
+        if subresource == "*":
+            all_of.add(resource)
+        if resource == "*":
+            of_all.add(subresource)
+    shown = go_strings(resources)
+    if len(resources) > 1 and "*/*" in resources:
+        yield invalid(field, shown, "if '*/*' is present, must not specify other resources")
+    if "*" in resources and any(name not in ("", "*") and "/" not in name for name in resources):
+        yield invalid(field, shown, "if '*' is present, must not specify other resources without subresources")
 
 
 _RULE = (
@@ -58,46 +91,79 @@ _RULE = (
     _star_alone("apiGroups", "API groups"),
     needed("apiVersions"),
     _star_alone("apiVersions", "API versions"),
+    each("apiVersions", _not_blank),
     needed("resources"),
+    _resources,
     choice("scope", ("*", "Cluster", "Namespaced")),
 )
+
+
+def _service_path(service: Manifest, path: str) -> Errors:
+    """What is wrong with the path at which a service is called: each segment is a name."""
+    value, field = service.get("path", ""), f"{path}.path"
+    if value in ("", "/"):
+        return
+    if value == "//":
+        yield invalid(field, value, "segment[0] may not be empty")
+        return
+    if not value.startswith("/"):
+        yield invalid(field, value, "must start with a '/'")
+    for index, step in enumerate(value[1:].removesuffix("/").split("/")):
+        texts = [f": {text}" for text in names.subdomain(step)] if step else [" may not be empty"]
+        yield from (invalid(field, value, f"segment[{index}]{text}") for text in texts)
+
+
 _SERVICE = (
     *(needed(name, detail=f"service {name} is required") for name in ("name", "namespace")),
     number("port", 1, 65535, "port is not valid: must be between 1 and 65535, inclusive"),
+    _service_path,
 )
+_FORM = "; desired format: https://host[/path]"
+
+
+def _url(url: str, field: str) -> list[FieldError]:
+    """What is wrong with the address of a webhook: it has a host and a path, and nothing else."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        return [required(field, f"url must be a valid URL: {error}{_FORM}")]
+    found = []
+    if parts.scheme != "https":
+        found.append(invalid(field, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+    user, at, host = parts.netloc.rpartition("@")
+    if not host:
+        found.append(invalid(field, "", f"host must be provided{_FORM}"))
+    if at:
+        found.append(invalid(field, user, "user information is not permitted in the URL"))
+    if parts.fragment:
+        found.append(invalid(field, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        found.append(invalid(field, parts.query, "query parameters are not permitted in the URL"))
+    return found
 
 
 def _client(config: Manifest, field: str) -> list[FieldError]:
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(field, "exactly one of url or service is required")]
-    if url is None:
-        return apply(_SERVICE, service, f"{field}.service")
-    if url.startswith("https://"):
-        return []
-    scheme = url.partition("://")[0] if "://" in url else ""
-    message = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
-    return [invalid(f"{field}.url", scheme, message)]
+    return apply(_SERVICE, service, f"{field}.service") if url is None else _url(url, f"{field}.url")
 
 
-def _version(value: str, field: str) -> list[FieldError]:
-    return [invalid(field, value, f"Invalid value '{value}': {text}") for text in names.dns1035(value)]
-
-
-_VERSIONS = each(
-    "admissionReviewVersions",
-    distinct(lambda name: name, lambda name, field: invalid(field, name, "duplicate version")),
-    _version,
-)
+def _versions(values: list[str], field: str) -> Errors:
+    twice = {*repeated(values)}
+    for index, value in enumerate(values):
+        texts = ["duplicate version"] if index in twice else names.dns1035(value)
+        yield from (invalid(f"{field}[{index}]", value, text) for text in texts)
 
 
 def _review_versions(hook: Manifest, path: str) -> list[FieldError]:
     versions, field = hook.get("admissionReviewVersions"), f"{path}.admissionReviewVersions"
     if not versions:
         return [required(field, f"must specify {_ONE_VERSION}")]
-    found = _VERSIONS(hook, path)
-    if not found and not {*versions}.intersection(REVIEW_VERSIONS):
-        found.append(invalid(field, versions, f"must include at least {_ONE_VERSION}"))
+    found = list(_versions(versions, field))
+    if not {*versions}.intersection(REVIEW_VERSIONS):
+        found.append(invalid(field, go_strings(versions), f"must include at least {_ONE_VERSION}"))
     return found
 
 
@@ -136,15 +202,18 @@ class WebhookConfiguration(BuiltinKind):
         """Return the rules of a version; v1 has fewer side effects and no two webhooks of one name."""
         effects = SIDE_EFFECTS[resource.version]
         hook = (
-            text("name", _fully_qualified, need=""),
+            text("name", names.fully_qualified, need=""),
             inside("namespaceSelector", label_selector),
+            inside("objectSelector", label_selector),
             each("rules", *_RULE),
             choice("failurePolicy", ("Fail", "Ignore")),
             choice("matchPolicy", ("Equivalent", "Exact")),
+            choice("reinvocationPolicy", ("IfNeeded", "Never")),
             choice("sideEffects", effects, need=f"must specify one of {', '.join(effects)}", blank=True),
             number("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
             inside("clientConfig", _client, absent={}),
             _review_versions,
+            webhook_conditions,
         )
         different = (unique("name", blank=True),) if resource.version == "v1" else ()
         return (each("webhooks", *hook, *different),)

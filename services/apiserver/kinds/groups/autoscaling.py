@@ -12,13 +12,49 @@ from services._rules.kubernetes.validation.field_errors import FieldError
 from services._rules.kubernetes.validation.field_rules import apply, each, inside
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.defaults import Defaults
+from services.apiserver.kinds.kind_model import DecodeError
 
 CPU_PERCENT = 80
+_WELL_SPELLED_SINCE = 26
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 CURRENT = "autoscaling.alpha.kubernetes.io/current-metrics"
 CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
 BEHAVIOR = "autoscaling.alpha.kubernetes.io/behavior"
+
+
+_HELD = {
+    METRICS: ("v2beta1", "HorizontalPodAutoscalerSpec", "metrics", list),
+    CURRENT: ("v2beta1", "HorizontalPodAutoscalerStatus", "currentMetrics", list),
+    CONDITIONS: ("v2beta1", "HorizontalPodAutoscalerStatus", "conditions", list),
+    BEHAVIOR: ("v2beta2", "HorizontalPodAutoscalerSpec", "behavior", dict),
+}
+"""Annotations by which v1 has what only newer versions have: the definition, its field, and what it is written as."""
+
+
+def _read_annotations(annotations: dict[str, str]) -> None:
+    """Check that annotations hold what a newer version can read; raises DecodeError."""
+    for key in annotations.keys() & _HELD.keys():
+        version, definition, name, wanted = _HELD[key]
+        try:
+            value = msgspec.json.decode(annotations[key], type=wanted | None)
+            schemas.normalise(f"io.k8s.api.autoscaling.{version}.{definition}", {name: value})
+        except (msgspec.DecodeError, schemas.ShapeError, UnicodeEncodeError) as error:
+            raise DecodeError(f"cannot read annotation {key}: {error}") from None
+
+
+def _without_policies(obj: Any) -> list[str]:
+    """The directions of scaling for which a body has an empty list of policies, which is no missing one."""
+    behavior = _at(obj, "spec", "behavior")
+    return [name for name in ("scaleUp", "scaleDown") if _at(behavior, name, "policies") == []]
+
+
+def _at(value: Any, *names: str) -> Any:
+    """Return what is at a path of an object of any shape; None when there is nothing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _cpu(percent: int) -> Manifest:
@@ -37,7 +73,14 @@ _BEHAVIOR = Defaults(
         "scaleDown": {"selectPolicy": "Max", "policies": [_ALL_AT_ONCE]},
     }
 )
-_MEASURED = (inside("spec", each("metrics", metric_checks.metric), inside("behavior", *metric_checks.BEHAVIOR)),)
+_MEASURED = (
+    inside(
+        "spec",
+        metric_checks.scales_to_zero,
+        each("metrics", metric_checks.metric),
+        inside("behavior", *metric_checks.BEHAVIOR),
+    ),
+)
 
 
 class Autoscaler(BuiltinKind):
@@ -45,6 +88,15 @@ class Autoscaler(BuiltinKind):
 
     spec_rules = metric_checks.SIZES
     status_rules = counts(("currentReplicas", "desiredReplicas"))
+
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+        """Read a body; what its annotations hold of a newer version is read too."""
+        empty = _without_policies(obj)
+        super().decode(obj, raw)
+        for direction in empty:
+            obj["spec"]["behavior"][direction]["policies"] = []
+        if self.resource.version == "v1":
+            _read_annotations(obj["metadata"].get("annotations") or {})
 
     def default(self, obj: Manifest) -> None:
         """Fill in the least number of replicas and the processor target."""
@@ -56,7 +108,7 @@ class Autoscaler(BuiltinKind):
         elif not spec.get("metrics"):
             metric = _cpu(CPU_PERCENT)
             spec["metrics"] = [_metric_to_beta1(metric) if self.resource.version == "v2beta1" else metric]
-        if behavior := spec.get("behavior"):
+        if (behavior := spec.get("behavior")) is not None:
             _BEHAVIOR(behavior)
 
     def prepare_create(self, obj: Manifest) -> None:
@@ -83,6 +135,14 @@ class Autoscaler(BuiltinKind):
             return _map_metrics(obj, "autoscaling/v2beta1", _metric_to_beta1)
         return {**obj, "apiVersion": self.resource.api_version}
 
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what the rules of the status find wrong; the older releases misspell the number that is wanted."""
+        found = super().validate_status(new, old)
+        if self.release >= _WELL_SPELLED_SINCE:
+            return found
+        wanted = "status.desiredReplicas"
+        return [msgspec.structs.replace(one, field=f"{wanted}a") if one.field == wanted else one for one in found]
+
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""
         # The older versions are checked as what they are stored as, so their errors name its fields.
@@ -106,8 +166,8 @@ def _from_v1(obj: Manifest) -> Manifest:
     percent = spec.pop("targetCPUUtilizationPercentage", None)
     if percent is not None:
         metrics.append(_cpu(percent))
-    metrics += [_metric_from_beta1(item) for item in _load(annotations, METRICS, [])]
-    if behavior := _load(annotations, BEHAVIOR, None):
+    metrics += [_metric_from_beta1(item) for item in _load(annotations, METRICS, list) or () if isinstance(item, dict)]
+    if behavior := _load(annotations, BEHAVIOR, dict):
         spec["behavior"] = behavior
     if metrics:
         spec["metrics"] = metrics
@@ -115,9 +175,9 @@ def _from_v1(obj: Manifest) -> Manifest:
     used = status.pop("currentCPUUtilizationPercentage", None)
     if used is not None:
         current.append({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": used}}})
-    current += _load(annotations, CURRENT, [])
+    current += _load(annotations, CURRENT, list) or ()
     status["currentMetrics"] = current or None
-    status["conditions"] = _load(annotations, CONDITIONS, None)
+    status["conditions"] = _load(annotations, CONDITIONS, list)
     return _assembled(obj, "autoscaling/v2", meta, annotations, spec, status)
 
 
@@ -147,14 +207,12 @@ def _to_v1(obj: Manifest) -> Manifest:
     return _assembled(obj, "autoscaling/v1", meta, annotations, spec, status)
 
 
-def _load(annotations: dict[str, str], key: str, default: Any) -> Any:
-    text = annotations.pop(key, None)
-    if text is None:
-        return default
+def _load(annotations: dict[str, str], key: str, wanted: type) -> Any:
+    """Take a value out of annotations; None where it is missing or no such value."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return default
+        return msgspec.json.decode(annotations.pop(key, "null"), type=wanted | None)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
 
 
 def _save(annotations: dict[str, str], key: str, value: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
@@ -11,17 +14,23 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services._rules.kubernetes.validation.field_rules import apply, changed, choice, inside, lookup, not_negative, text
+from services._rules.kubernetes.validation.field_rules import Check, Rules, changed, choice, inside, not_negative, text
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import job_specs
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks import schedules as cron
-from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.affinities import is_usable, label_selector
+from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
-from services.apiserver.kinds.workloads.deployments import MISMATCH, matches
+from services.apiserver.kinds.workloads.deployments import labels_of, matches, mismatch
 
 CRON_NAME_LIMIT = 52
-TTL_RELEASE = 21  # the first minor release that keeps ttlSecondsAfterFinished
+_ZONES_SINCE = 25  # the first minor release whose CronJobs have a time zone
+
+
+def _replacement(spec: Manifest) -> None:
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
 
 
 def _completions(spec: Manifest) -> None:
@@ -29,15 +38,26 @@ def _completions(spec: Manifest) -> None:
         spec["completions"] = spec["parallelism"] = 1
 
 
+_ENDING = ("OnFailure", "Never")
+
+
 def _ends(template: Manifest, path: str) -> Errors:
-    if (template.get("spec") or {}).get("restartPolicy", "") in ("Always", ""):
-        yield required(f"{path}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    policy, field = (template.get("spec") or {}).get("restartPolicy", ""), f"{path}.spec.restartPolicy"
+    if policy in ("Always", ""):
+        yield required(field, 'valid values: "OnFailure", "Never"')
+    elif policy not in _ENDING:
+        yield not_supported(field, policy, _ENDING)
 
 
-_JOB_SPEC = (
-    not_negative("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
-    inside("template", *pod_checks.TEMPLATE, _ends, absent={}),
-)
+@lru_cache(maxsize=8)
+def _job_spec(release: int) -> Rules:
+    """The rules that the spec of a Job and that of a CronJob's template have in common."""
+    newer = (job_specs.newer_rules,) if release >= job_specs.INDEXES_SINCE else ()
+    return (
+        not_negative("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
+        *newer,
+        inside("template", *pod_checks.template(release), _ends, absent={}),
+    )
 
 
 def _own_labels(meta: Manifest) -> dict[str, str]:
@@ -48,37 +68,57 @@ def _generated(obj: Manifest, _: str) -> Errors:
     spec, own, selector = obj["spec"], _own_labels(obj["metadata"]), obj["spec"].get("selector")
     if spec.get("manualSelector") or selector is None:
         return
-    labels = lookup(spec, "template.metadata.labels") or {}
-    yield from [
-        invalid("spec.template.metadata.labels", go_map(labels), f"must be '{value}'")
-        for key, value in own.items()
-        if labels.get(key) != value
-    ]
-    if not matches(selector, own):
+    labels = labels_of(spec)
+    for key, value in own.items():
+        field = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            yield required(field, f"must be '{value}'")
+        elif labels[key] != value:
+            yield invalid(field, go_map(labels), f"must be '{value}'")
+    if is_usable(selector) and not matches(selector, own):
         yield invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 def _selector(spec: Manifest, path: str) -> list[FieldError]:
-    selector, labels = spec.get("selector"), lookup(spec, "template.metadata.labels") or {}
+    selector = spec.get("selector")
     if selector is None:
-        return [required(f"{path}.selector")]
+        return [required(f"{path}.selector"), *mismatch(spec, path)]
     found = label_selector(selector, f"{path}.selector")
-    if not matches(selector, labels):
-        found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-    return found
+    return [*found, *mismatch(spec, path)] if is_usable(selector) else found
 
 
 class Job(BuiltinKind):
     """batch/v1 Job."""
 
     defaults = {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1, "backoffLimit": 6}}
-    rules = (_generated, inside("spec", *_JOB_SPEC, _selector))
+    _newer_defaults = (
+        (job_specs.INDEXES_SINCE, {"completionMode": "NonIndexed", "suspend": False}),
+        (job_specs.REPLACED_SINCE, {"": _replacement}),
+    )
     status_rules = counts(("active", "succeeded", "failed"))
-    fixed = ("spec.completions", "spec.selector", "spec.template")
+    fixed = (
+        "spec.selector",
+        "spec.completionMode",
+        "spec.podFailurePolicy",
+        "spec.backoffLimitPerIndex",
+        "spec.successPolicy",
+        "spec.managedBy",
+    )
+    _spec: Check
+    _newer: Sequence[Fill] = ()
+
+    def serve_as(self, release: int) -> None:
+        """Take the rules of the release."""
+        super().serve_as(release)
+        self._spec = inside("spec", *_job_spec(release), _selector)
+        self.rules = (_generated, self._spec)
+        self._newer = [Defaults(table) for since, table in self._newer_defaults if release >= since]
 
     def default(self, obj: Manifest) -> None:
         """Fill in the spec and copy the template's labels to a job without any."""
         super().default(obj)
+        for fill in self._newer:
+            fill(obj["spec"])
         labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -87,8 +127,6 @@ class Job(BuiltinKind):
         """Give the job its own selector, unless the user manages the selector."""
         super().prepare_create(obj)
         spec, meta = obj["spec"], obj["metadata"]
-        if self.release < TTL_RELEASE:
-            spec.pop("ttlSecondsAfterFinished", None)
         if spec.get("manualSelector"):
             return
         own = _own_labels(meta)
@@ -103,8 +141,21 @@ class Job(BuiltinKind):
             selector["matchLabels"] = {**(selector.get("matchLabels") or {}), "controller-uid": own["controller-uid"]}
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Completions, selector and template may not change; the generated labels are not checked again."""
-        return [*apply(_JOB_SPEC, new["spec"], "spec"), *changed(self.fixed, new, old)]
+        """Completions, selector and template may not change; the spec is checked as a new one and as an update."""
+        return [
+            *self.check(new),
+            *self._spec(new, ""),
+            *job_specs.completions(new["spec"], old["spec"], "spec"),
+            *job_specs.template(new, old, "spec", self.release),
+            *changed(self.fixed, new, old),
+        ]
+
+    def check_metadata(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with the metadata; labels taken from the template are blamed there."""
+        found = super().check_metadata(obj)
+        if obj["metadata"].get("labels") == labels_of(obj["spec"]):
+            found = [error for error in found if error.field != "metadata.labels"]
+        return found
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the number of succeeded pods."""
@@ -117,7 +168,12 @@ def _schedule(value: str) -> list[str]:
 
 
 def _own_selector(job: Manifest, path: str) -> list[FieldError]:
-    return [not_supported(f"{path}.manualSelector", True, ("nil", "false"))] if job.get("manualSelector") else []
+    found = []
+    if (selector := job.get("selector")) is not None:
+        found.append(invalid(f"{path}.selector", selector, "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        found.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    return found
 
 
 def _short_name(obj: Manifest, _: str) -> Errors:
@@ -138,14 +194,31 @@ class CronJob(BuiltinKind):
             "jobTemplate": {"spec": {"template": pod_defaults.template}},
         }
     }
-    rules = (
-        inside(
-            "spec",
-            text("schedule", _schedule, need=""),
-            not_negative("startingDeadlineSeconds"),
-            choice("concurrencyPolicy", ("Allow", "Forbid", "Replace"), need=""),
-            inside("jobTemplate", inside("spec", *_JOB_SPEC, _own_selector, absent={}), absent={}),
-            not_negative("successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
-        ),
-        _short_name,
-    )
+
+    def serve_as(self, release: int) -> None:
+        """Take the rules of the release."""
+        super().serve_as(release)
+        self.rules = (
+            inside(
+                "spec",
+                text("schedule", _schedule, need=""),
+                not_negative("startingDeadlineSeconds"),
+                choice("concurrencyPolicy", ("Allow", "Forbid", "Replace"), need=""),
+                inside("jobTemplate", inside("spec", *_job_spec(release), _own_selector, absent={}), absent={}),
+                not_negative("successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+                *((job_specs.zone,) if release >= _ZONES_SINCE else ()),
+            ),
+        )
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with a new CronJob; the Jobs made of it have longer names than its own."""
+        return [*self.check(obj), *self._own_zone(obj), *_short_name(obj, "")]
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what is wrong with a CronJob by itself; a schedule that had its time zone in it may keep it."""
+        kept = "TZ" in old["spec"].get("schedule", "")
+        return [*super().check_update(new, old), *(() if kept else self._own_zone(new))]
+
+    def _own_zone(self, obj: Manifest) -> list[FieldError]:
+        newer = self.release >= _ZONES_SINCE
+        return list(job_specs.no_zone_in_schedule(obj["spec"], "spec")) if newer else []

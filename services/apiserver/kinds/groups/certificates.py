@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
@@ -106,24 +108,75 @@ _STATES = (
 )
 
 
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
+
+
+def _blocks(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the type and the content of each PEM block; what stands behind one without an end is not looked at."""
+    place = text.find(_BEGIN)
+    while place >= 0:
+        kind, dashes, _ = text[place + len(_BEGIN) : place + _LONGEST_TYPE].partition(_DASHES)
+        start = place + len(_BEGIN) + len(kind) + len(_DASHES)
+        end = text.find(_END + kind + _DASHES, start) if dashes else -1
+        if end < 0:
+            return
+        yield kind, text[start:end]
+        place = text.find(_BEGIN, end)
+
+
+_LONGEST_TYPE = 200
+
+
+def _certificate(encoded: str, field: str) -> list[FieldError]:
+    """What is wrong with an issued certificate: it is a chain of PEM blocks."""
+    problem = _certificate_problem(base64.b64decode(encoded)) if encoded else ""
+    return [invalid(field, "<certificate data>", problem)] if problem else []
+
+
+def _certificate_problem(text: bytes) -> str:
+    from cryptography import x509
+
+    number = 0
+    for kind, content in _blocks(text):
+        number += 1
+        if kind != b"CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{kind.decode(errors="replace")}"'
+        if b":" in content:
+            return "no PEM block headers are permitted"
+        try:
+            x509.load_der_x509_certificate(base64.b64decode(content))
+        except (ValueError, x509.InvalidVersion) as error:
+            return str(error)
+    return "" if number else "must contain at least one CERTIFICATE PEM block"
+
+
 class SigningRequest(BuiltinKind):
     """certificates.k8s.io CertificateSigningRequest."""
 
-    status_rules = (each("conditions", needed("type"), Siblings(_one_decision), *_STATES, unique("type", blank=True)),)
+    status_rules = (
+        each("conditions", needed("type"), Siblings(_one_decision), *_STATES, unique("type", blank=True)),
+        inside("certificate", _certificate),
+    )
     selectable = {"spec.signerName": ""}
 
     @classmethod
     def rules_of(cls, resource: Resource) -> Rules:
-        """Return the rules of a version; the beta knows one signer more."""
+        """Return the rules of a version; the beta knows one signer more, and asks less of usages and of answers."""
+        stable = resource.version == "v1"
+        usages = each("usages", listed(USAGES), distinct(str, lambda usage, field: duplicate(field, usage)))
         spec = inside(
             "spec",
             _request,
             needed("usages", detail="usages must be provided"),
-            each("usages", listed(USAGES), distinct(str, lambda usage, field: duplicate(field, usage))),
-            inside("signerName", _stable_signer if resource.version == "v1" else _signer, absent=""),
+            *((usages,) if stable else ()),
+            inside("signerName", _stable_signer if stable else _signer, absent=""),
             absent={},
         )
-        return (spec, inside("status", *cls.status_rules))
+        return (spec, inside("status", *cls.status_rules)) if stable else (spec,)
+
+    def check_name(self, name: str) -> list[str]:
+        """Names need only fit into a path."""
+        return names.path_segment(name)
 
     def default(self, obj: Manifest) -> None:
         """The beta fills in usages and the signer."""
@@ -154,37 +207,56 @@ class SigningRequest(BuiltinKind):
         return [*self.check(new), *_kept(new, old, _DECISIONS)]
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Only the signer's part may change here."""
-        return [*super().validate_status(new, old), *_kept(new, old, _DECISIONS)]
+        """Only the signer's part may change here: a certificate is issued once."""
+        found = [*self._answer(new, old), *_kept(new, old, _DECISIONS)]
+        issued, before = ((part.get("status") or {}).get("certificate") for part in (new, old))
+        if before and issued != before and self.resource.version == "v1":
+            text = "updates may not modify existing certificate content"
+            found.append(forbidden("status.certificate", text))
+        return found
 
     def validate_approval(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Decisions may be added here, never taken back."""
-        return [*super().validate_status(new, old), *_kept(new, old, ())]
+        return [*self._answer(new, old), *_kept(new, old, ())]
+
+    def _answer(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """What is wrong with the answer by itself; one that was there before is not held against a writer."""
+        if self.resource.version != "v1":
+            return []
+        found = super().validate_status(new, old)
+        kept = {error.field for error in super().validate_status(old, old)}
+        return [error for error in found if error.field != "status.certificate" or error.field not in kept]
 
 
 def _kept(new: Manifest, old: Manifest, closed: tuple[str, ...]) -> list[FieldError]:
-    after = [item.get("type") for item in (new.get("status") or {}).get("conditions") or ()]
-    before = [item.get("type") for item in (old.get("status") or {}).get("conditions") or ()]
-    found = [
-        forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"')
-        for kind in _ENDS
-        if kind in before and kind not in after
-    ]
-    return found + [
-        forbidden("status.conditions", f'updates may not add a condition of type "{kind}"')
-        for kind in closed
-        if kind in after and kind not in before
-    ]
+    """Return which conditions are gone, and which of the `closed` types came or changed."""
+    after, before = _by_type(new), _by_type(old)
+    changes = [("remove", kind) for kind in _ENDS if len(after.get(kind, ())) < len(before.get(kind, ()))]
+    for kind in closed:
+        here, there = after.get(kind, []), before.get(kind, [])
+        if len(here) > len(there):
+            changes.append(("add", kind))
+        elif len(here) == len(there) and here != there:
+            changes.append(("modify", kind))
+    text = 'updates may not {} a condition of type "{}"'
+    return [forbidden("status.conditions", text.format(*change)) for change in changes]
+
+
+def _by_type(obj: Manifest) -> dict[str, list[Manifest]]:
+    found: dict[str, list[Manifest]] = {}
+    for item in (obj.get("status") or {}).get("conditions") or ():
+        found.setdefault(item.get("type", ""), []).append(item)
+    return found
 
 
 def _request_problem(encoded: str) -> str:
     from cryptography import x509
 
     text = base64.b64decode(encoded)
-    if b"-----BEGIN CERTIFICATE REQUEST-----" not in text:
+    if next(_blocks(text), (b"", b""))[0] != b"CERTIFICATE REQUEST":
         return "PEM block type must be CERTIFICATE REQUEST"
     try:
         x509.load_pem_x509_csr(text)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         return str(error)
     return ""

@@ -1,18 +1,37 @@
-"""Namespaces, Nodes, Leases, PriorityClasses and RuntimeClasses."""
+"""Namespaces, Nodes, Leases, PriorityClasses, RuntimeClasses, FlowSchemas and PriorityLevelConfigurations."""
 
 from __future__ import annotations
-
-import ipaddress
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, duplicate, forbidden, invalid
-from services._rules.kubernetes.validation.field_rules import changed, choice, distinct, each, inside, number, text
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    ErrorType,
+    FieldError,
+    Raw,
+    duplicate,
+    forbidden,
+    go_strings,
+    invalid,
+)
+from services._rules.kubernetes.validation.field_rules import (
+    changed,
+    choice,
+    distinct,
+    each,
+    inside,
+    number,
+    repeated,
+    text,
+)
 from services._rules.kubernetes.validation.object_metadata import qualified_finalizer
-from services.apiserver.kinds.builtin import BuiltinKind
+from services._rules.kubernetes.validation.status_fields import is_network
+from services.apiserver.kinds.builtin import BuiltinKind, PlainWithStatus
+from services.apiserver.kinds.checks import flow_control
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.containers import amount, amounts
+from services.apiserver.kinds.checks.resources import amounts
+from services.apiserver.kinds.groups.quota import counted_amount
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 _LAST_UNLABELLED = 20
@@ -25,6 +44,7 @@ class Namespace(BuiltinKind):
     """core/v1 Namespace; it is finalised through its own subresource."""
 
     defaults = {"spec": {}, "status": {"phase": "Active"}}
+    rules = (inside("spec", lambda spec, path: _finalizers(spec, path, listed=False)),)
     selectable = {"status.phase": ""}
 
     def default(self, obj: Manifest) -> None:
@@ -69,15 +89,29 @@ class Namespace(BuiltinKind):
 
     def validate_finalize(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Finalizers are names of the standard ones, or qualified."""
-        names_of = (new.get("spec") or {}).get("finalizers") or ()
-        return [error for name in names_of for error in qualified_finalizer(name, "spec.finalizers", ("kubernetes",))]
+        return _finalizers(new.get("spec") or {}, "spec", listed=True)
+
+
+def _finalizers(spec: Manifest, path: str, *, listed: bool) -> list[FieldError]:
+    """Return what is wrong with the names of finalizers; the errors name the place in the list where it is `listed`."""
+    found: list[FieldError] = []
+    for index, name in enumerate(spec.get("finalizers") or ()):
+        field = f"{path}.finalizers[{index}]" if listed else f"{path}.finalizers"
+        found += qualified_finalizer(name, field, meta.STANDARD_FINALIZERS)
+    return found
+
+
+def _taint_twice(item: Manifest, field: str) -> FieldError:
+    shown = ", ".join(f'{name.title()}:"{item.get(name, "")}"' for name in ("key", "value", "effect"))
+    text = "taints must be unique by key and effect pair"
+    return FieldError(ErrorType.DUPLICATE, field, text, Raw(f"core.Taint{{{shown}, TimeAdded:(*v1.Time)(nil)}}"))
 
 
 _TAINT = (
     text("key", names.qualified, blank=True),
     text("value", lambda value: [";".join(texts)] if (texts := names.label_value(value)) else []),
     choice("effect", pod_checks.EFFECTS, need=""),
-    distinct(lambda item: (item.get("key", ""), item.get("effect", "")), lambda item, field: duplicate(field, item)),
+    distinct(lambda item: (item.get("key", ""), item.get("effect", "")), _taint_twice),
 )
 
 
@@ -86,27 +120,39 @@ def _taints(spec: Manifest, _: str) -> list[FieldError]:
     return each("taints", *_TAINT)(spec, "metadata")
 
 
-def _range(value: str, field: str) -> list[FieldError]:
-    try:
-        ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        return [invalid(field, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
-    return []
+def _ranges(spec: Manifest, path: str) -> list[FieldError]:
+    ranges, field = spec.get("podCIDRs") or [], f"{path}.podCIDRs"
+    found, shown = [], go_strings(ranges)
+    for index, value in enumerate(ranges):
+        if not is_network(value):
+            found.append(invalid(f"{field}[{index}]", shown, "must be valid CIDR"))
+    if len(ranges) < 2 or found:
+        return found
+    families = {":" in value for value in ranges}
+    if len(ranges) > 2 or len(families) < 2:
+        found.append(invalid(field, shown, "may specify no more than one CIDR for each IP family"))
+    return found + [duplicate(f"{field}[{index}]", ranges[index]) for index in repeated(ranges)]
 
 
-def _capacity(values: Manifest, path: str) -> Errors:
-    for key, value in values.items():
-        yield from [invalid(f"{path}.{key}", key, text) for text in names.qualified(key)]
-        yield from amount(value, f"{path}[cpu]")
+def _capacity(values: Manifest, path: str) -> list[FieldError]:
+    return [error for key, value in values.items() for error in counted_amount(key, value, f"{path}.{key}")]
+
+
+def _address_twice(item: Manifest, field: str) -> FieldError:
+    return duplicate(
+        field, Raw(f'core.NodeAddress{{Type:"{item.get("type", "")}", Address:"{item.get("address", "")}"}}')
+    )
+
+
+_RESOURCES = (inside("capacity", _capacity), inside("allocatable", _capacity))
+_ADDRESSES = each("addresses", distinct(lambda item: (item.get("type"), item.get("address")), _address_twice))
 
 
 class Node(BuiltinKind):
     """core/v1 Node; a status given on create is kept."""
 
-    rules = (
-        inside("spec", _taints, each("podCIDRs", _range)),
-        inside("status", inside("capacity", _capacity), inside("allocatable", _capacity)),
-    )
+    rules = (inside("spec", _taints, _ranges), inside("status", *_RESOURCES))
+    status_rules = (*_RESOURCES, _ADDRESSES)
     selectable = {"spec.unschedulable": "false"}
 
     def default(self, obj: Manifest) -> None:
@@ -134,15 +180,16 @@ class Node(BuiltinKind):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only labels, taints, capacity, schedulability and a first pod range may change."""
-        found = self.check(new)
         spec, before = new.get("spec") or {}, old.get("spec") or {}
+        # Taints and resources are checked by themselves and as a change.
+        found = self.check(new) + _taints(spec, "") + inside("status", *self.status_rules)(new, "")
         free = {"taints", "unschedulable", "configSource"}
         for name, shown, others in (("podCIDRs", "podCIDR", {"podCIDR"}), ("providerID", "providerID", set())):
             if not before.get(name):
                 free |= {name, *others}
-            elif spec.get(name) != before[name]:
+            elif times := _differences(spec.get(name), before[name]):
                 text = f'node updates may not change {shown} except from "" to valid'
-                found.append(forbidden(f"spec.{name}", text))
+                found += [forbidden(f"spec.{name}", text)] * times
         if any(spec.get(name) != before.get(name) for name in {*spec, *before}.difference(free)):
             text = (
                 "node updates may only change labels, taints, or capacity "
@@ -150,6 +197,13 @@ class Node(BuiltinKind):
             )
             found.append(forbidden("[]", text))
         return found
+
+
+def _differences(new: object, old: object) -> int:
+    """How often an answer says that a value changed: once, or for lists of one length once for each item."""
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return sum(one != other for one, other in zip(new, old, strict=True))
+    return int(new != old)
 
 
 class Lease(BuiltinKind):
@@ -163,13 +217,24 @@ class Lease(BuiltinKind):
     )
 
 
+_SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+def _system_class_problem(name: str, obj: Manifest) -> str:
+    value = _SYSTEM_CLASSES.get(name)
+    if value is None:
+        return f"{name} is not a known system priority class"
+    if obj.get("value", 0) != value:
+        return f"value of {name} PriorityClass must be {value}"
+    return f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""
+
+
 def _priority(obj: Manifest, _: str) -> Errors:
     name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-    if name.startswith(SYSTEM_PREFIX) and name not in ("system-node-critical", "system-cluster-critical"):
-        text = (
-            f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. "
-            f"error: {name} is not a known system priority class"
-        )
+    if not name.startswith(SYSTEM_PREFIX):
+        problem = ""
+    elif problem := _system_class_problem(name, obj):
+        text = f"priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {problem}"
         yield forbidden("metadata.name", text)
     if value > SYSTEM_PRIORITY and not name.startswith(SYSTEM_PREFIX):
         text = f"maximum allowed value of a user defined priority is {SYSTEM_PRIORITY}"
@@ -181,7 +246,7 @@ class PriorityClass(BuiltinKind):
 
     generation = True
     defaults = {"preemptionPolicy": "PreemptLowerPriority"}
-    rules = (_priority, choice("preemptionPolicy", ("PreemptLowerPriority", "Never")))
+    rules = (_priority, choice("preemptionPolicy", ("PreemptLowerPriority", "Never"), need=""))
     fixed = ("preemptionPolicy",)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -196,6 +261,22 @@ class PriorityClass(BuiltinKind):
         return False
 
 
+def _overhead(values: Manifest, _: str) -> Errors:
+    yield from amounts(values, "overhead")
+
+
+def _tolerations(value: Manifest, path: str) -> list[FieldError]:
+    found = pod_checks.TOLERATIONS(value, f"{path}.tolerations")
+    items = value.get("tolerations") or []
+    twice = repeated(tuple(sorted(item.items())) for item in items)
+    return found + [duplicate(f"{path}.tolerations", Raw(_go_toleration(items[index]))) for index in twice]
+
+
+def _go_toleration(item: Manifest) -> str:
+    texts = ", ".join(f'{name.title()}:"{item.get(name, "")}"' for name in ("key", "operator", "value", "effect"))
+    return f"core.Toleration{{{texts}, TolerationSeconds:(*int64)(nil)}}"
+
+
 class RuntimeClass(BuiltinKind):
     """node.k8s.io RuntimeClass; a PUT of a new one creates it, of an old one names the resourceVersion it replaces."""
 
@@ -203,7 +284,39 @@ class RuntimeClass(BuiltinKind):
     unconditional_update = False
     rules = (
         text("handler", names.label, blank=True),
-        inside("overhead", inside("podFixed", amounts)),
-        inside("scheduling", inside("nodeSelector", meta.labels), pod_checks.TOLERATIONS),
+        inside("overhead", inside("podFixed", _overhead)),
+        inside("scheduling", inside("nodeSelector", meta.labels), _tolerations),
     )
     fixed = ("handler",)
+
+
+class FlowSchema(PlainWithStatus):
+    """flowcontrol.apiserver.k8s.io FlowSchema."""
+
+    defaults = flow_control.SCHEMA_DEFAULTS
+    spec_rules = flow_control.SCHEMA_SPEC
+    status_rules = flow_control.CONDITIONS
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Only the schema that exempts may come before all others."""
+        found = super().check(obj)
+        if obj["spec"].get("matchingPrecedence") == 1 and obj["metadata"].get("name") != flow_control.EXEMPT:
+            text = f"only the schema named '{flow_control.EXEMPT}' may have matchingPrecedence 1"
+            found.append(invalid("spec.matchingPrecedence", 1, text))
+        return found
+
+
+class PriorityLevel(PlainWithStatus):
+    """flowcontrol.apiserver.k8s.io PriorityLevelConfiguration."""
+
+    defaults = flow_control.LEVEL_DEFAULTS
+    spec_rules = flow_control.LEVEL_SPEC
+    status_rules = flow_control.CONDITIONS
+
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Only one level is without limits, and that one always."""
+        found, given = super().check(obj), obj["spec"].get("type", "")
+        if (obj["metadata"].get("name") == flow_control.EXEMPT) != (given == "Exempt"):
+            text = f"type must be 'Exempt' if and only if name is '{flow_control.EXEMPT}'"
+            found.append(invalid("spec.type", given, text))
+        return found

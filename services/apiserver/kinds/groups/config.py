@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection
 
-import msgspec
-
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
@@ -18,11 +16,13 @@ from services._rules.kubernetes.validation.field_errors import (
     too_long,
 )
 from services._rules.kubernetes.validation.field_rules import immutable
+from services._rules.kubernetes.validation.json_text import json_object_problem
 from services.apiserver.kinds.builtin import BuiltinKind
 
 SIZE_LIMIT = 1024 * 1024
 REDACTED = "<secret contents redacted>"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_TOKEN = "kubernetes.io/service-account-token"
 FROZEN = "field is immutable when `immutable` is set"
 
 
@@ -40,9 +40,9 @@ class ConfigMap(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check keys and total size."""
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        found = [*_keys(data, "data", binary), *_keys(binary, "binaryData")]
-        size = sum(len(value.encode()) for value in data.values())
-        if size + sum(len(value) * 3 // 4 for value in binary.values()) > SIZE_LIMIT:
+        found = [*_keys(data, "data", binary), *_keys(binary, "binaryData")] if data or binary else []
+        size = sum([len(value.encode()) for value in data.values()])
+        if size + sum([len(value) * 3 // 4 for value in binary.values()]) > SIZE_LIMIT:
             found.append(too_long("[]", "", SIZE_LIMIT))
         return found
 
@@ -60,7 +60,6 @@ def _frozen(new: Manifest, old: Manifest, fields: tuple[str, ...]) -> list[Field
 
 _NEEDED_KEYS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
 }
@@ -89,15 +88,17 @@ class Secret(BuiltinKind):
     def _check_type(obj: Manifest, data: dict[str, str]) -> list[FieldError]:
         kind = obj.get("type", "")
         annotations = obj["metadata"].get("annotations") or {}
-        if kind == "kubernetes.io/service-account-token" and not annotations.get(ACCOUNT_NAME):
+        if kind == ACCOUNT_TOKEN and not annotations.get(ACCOUNT_NAME):
             return [required(f"metadata.annotations[{ACCOUNT_NAME}]")]
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"}.intersection(data):
-            # The stray %s is part of what clients see.
+            # The stray %s is part of what clients see, here and below.
             return [required("data[%s][username]"), required("data[%s][password]")]
+        if kind == "kubernetes.io/ssh-auth":
+            return [] if data.get("ssh-privatekey") else [required("data[%s][ssh-privatekey]")]
         found = [required(f"data[{key}]") for key in _NEEDED_KEYS.get(kind, ()) if key not in data]
         if kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson") and not found:
             key = _NEEDED_KEYS[kind][0]
-            if text := _json_problem(base64.b64decode(data[key])):
+            if text := json_object_problem(base64.b64decode(data[key])):
                 found.append(invalid(f"data[{key}]", REDACTED, text))
         return found
 
@@ -117,22 +118,11 @@ def _encode(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
 
 
-_LITERALS = {"n": "null", "t": "true", "f": "false"}
+class ServiceAccount(BuiltinKind):
+    """core/v1 ServiceAccount; of the Secrets that it may use, only the names count."""
 
-
-def _json_problem(text: bytes) -> str:
-    """Return what is wrong with JSON text, in the words of the scanner that dockercfg secrets are checked with."""
-    try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        source = text.decode(errors="replace").lstrip()
-        if not source:
-            return "unexpected end of JSON input"
-        literal = _LITERALS.get(source[0])
-        if literal is None:
-            return f"invalid character '{source[0]}' looking for beginning of value"
-        for got, wanted in zip(source[1:], literal[1:], strict=False):
-            if got != wanted:
-                return f"invalid character '{got}' in literal {literal} (expecting '{wanted}')"
-        return "unexpected end of JSON input"
-    return ""
+    def default(self, obj: Manifest) -> None:
+        """Drop all but the names of Secrets."""
+        for reference in obj.get("secrets") or ():
+            for name in [name for name in reference if name != "name"]:
+                del reference[name]

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
-from services._rules.kubernetes.validation.field_rules import Check, needed
+from services._rules.kubernetes.validation.field_rules import (
+    Check,
+    apply,
+    formed,
+    immutable,
+    inside,
+    needed,
+    text,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
 
 # events.k8s.io name -> core name
@@ -38,33 +47,75 @@ def _selectors(obj: Manifest) -> dict[str, str]:
     }
 
 
-def _namespace_of(obj: Manifest, target: Manifest) -> Errors:
-    """The event's namespace must be that of its object (or default for cluster-wide ones)."""
-    own, other = obj["metadata"].get("namespace", ""), target.get("namespace", "")
-    if other != own and not (not other and own == "default"):
-        yield invalid("involvedObject.namespace", other, "does not match event.namespace")
+_CLUSTER_WIDE = ("default", "kube-system")
 
 
-class CoreEvent(BuiltinKind):
-    """core/v1 Event."""
+def _namespace_of(obj: Manifest, path: str) -> Errors:
+    """The event's namespace must be that of its object (one of two for cluster-wide objects)."""
+    own, other = obj["metadata"].get("namespace", ""), (obj.get("involvedObject") or {}).get("namespace", "")
+    if obj.get("eventTime"):
+        wrong = not other and own not in _CLUSTER_WIDE
+    else:
+        wrong = own != (other or _CLUSTER_WIDE[0])
+    if wrong:
+        yield invalid(f"{path}involvedObject.namespace", other, "does not match event.namespace")
 
+
+def _short(name: str, limit: int, shown_as: str = "") -> Check:
+    def check(obj: Manifest, _: str) -> Errors:
+        if len(obj.get(name, "").encode()) > limit:
+            yield invalid(shown_as or name, "", f"can have at most {limit} characters")
+
+    return check
+
+
+_CONTROLLER = (needed("reportingController"), text("reportingController", names.qualified, blank=True))
+
+
+def _controller(obj: Manifest, _: str) -> list[FieldError]:
+    return [error for rule in _CONTROLLER for error in rule({"reportingController": obj.get("reportingComponent")}, "")]
+
+
+# Of an event that has a time, in the core form. One of the names has been misspelt ever since.
+_NEW_STYLE = (
+    _controller,
+    needed("reportingInstance"),
+    _short("reportingInstance", 128, "repotingIntance"),
+    needed("action"),
+    _short("action", 128),
+    needed("reason"),
+    _short("reason", 128),
+    _short("message", 1024),
+)
+
+
+def _common(obj: Manifest) -> list[FieldError]:
+    """What is wrong with an event in the core form, whatever the version of the request."""
+    found = list(_namespace_of(obj, ""))
+    if obj.get("eventTime"):
+        found += apply(_NEW_STYLE, obj)
+    namespace = obj["metadata"].get("namespace", "")
+    return found + list(formed(names.subdomain)(namespace, "namespace"))
+
+
+class _AnyEvent(BuiltinKind):
     create_on_update = True
 
+    def check_name(self, name: str) -> list[str]:
+        """Names need only fit into a path."""
+        return names.path_segment(name)
+
+
+class CoreEvent(_AnyEvent):
+    """core/v1 Event."""
+
     def check(self, obj: Manifest) -> list[FieldError]:
-        """Check the namespace."""
-        return list(_namespace_of(obj, obj.get("involvedObject") or {}))
+        """Check the namespace, and what an event with a time must have."""
+        return _common(obj)
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the object, the reason, the source and the type."""
         return _selectors(obj)
-
-
-def _short(name: str, limit: int) -> Check:
-    def check(obj: Manifest, _: str) -> Errors:
-        if not (len(obj.get(name, "")) <= limit):
-            yield invalid(name, "", f"can have at most {limit} characters")
-
-    return check
 
 
 def _type(obj: Manifest, _: str) -> list[FieldError]:
@@ -72,21 +123,43 @@ def _type(obj: Manifest, _: str) -> list[FieldError]:
     return [] if kind in ("Normal", "Warning") else [invalid("type", "", f"has invalid value: {kind}")]
 
 
-_NAMED = ("reportingInstance", "action", "reason")
+def _unset(name: str) -> Check:
+    def check(obj: Manifest, _: str) -> Errors:
+        value = obj.get(name)
+        if any(value.values()) if isinstance(value, dict) else value:
+            yield invalid(name, "", "needs to be unset")
+
+    return check
 
 
-class Event(BuiltinKind):
-    """events.k8s.io Event; stored in the core form."""
+def _series(series: Manifest, path: str) -> Errors:
+    if series.get("count", 0) < 2:
+        yield invalid(f"{path}.count", "", "should be at least 2")
+    yield from needed("lastObservedTime")(series, path)
 
-    create_on_update = True
-    # Of a new-style event.
-    rules = (
-        needed("eventTime", "reportingController"),
-        *(rule for name in _NAMED for rule in (needed(name), _short(name, 128))),
-        _short("note", 1024),
-        _type,
-    )
-    fixed = ("regarding", "related", "reason", "action", "note", "type", "eventTime", "reportingController")
+
+# Of an event that is written as events.k8s.io/v1, in the core form.
+_STRICT = (
+    needed("eventTime"),
+    _type,
+    *(_unset(name) for name in ("firstTimestamp", "lastTimestamp", "count", "source")),
+)
+# Names of what an update may not change: in the core form, and as an answer names it.
+_FIXED = (
+    ("involvedObject", "involvedObject"),
+    ("reason", "reason"),
+    ("reportingComponent", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+    ("action", "action"),
+    ("related", "related"),
+    ("message", "note"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+)
+
+
+class Event(_AnyEvent):
+    """events.k8s.io Event; stored in the core form, whose names refusals use."""
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the core/v1 form."""
@@ -102,8 +175,24 @@ class Event(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """A new-style event must have a time, a controller, an action and a reason."""
-        found = list(_namespace_of(obj, self.to_store(obj).get("involvedObject") or {}))
-        return found if self.resource.version == "v1beta1" else found + super().check(obj)
+        return _common(self.to_store(obj))
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """The stable version refuses events of the old style."""
+        found = super().validate_create(obj)
+        return found if self.resource.version == "v1beta1" else found + apply(_STRICT, self.to_store(obj))
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """In the stable version only the series of an event goes on."""
+        found = self.check(new)
+        if self.resource.version == "v1beta1":
+            return found
+        after, before = self.to_store(new), self.to_store(old)
+        if after.get("series") != before.get("series"):
+            found += inside("series", _series)(after, "")
+        return found + [
+            error for name, shown in _FIXED for error in immutable(shown, after.get(name), before.get(name))
+        ]
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the object, the reason, the source and the type, under the names of core events."""

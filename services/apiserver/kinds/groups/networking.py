@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, Raw, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_errors import (
+    Errors,
+    FieldError,
+    Raw,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
 from services._rules.kubernetes.validation.field_rules import (
     Rules,
     changed,
@@ -16,17 +25,16 @@ from services._rules.kubernetes.validation.field_rules import (
     each,
     inside,
     listed,
-    needed,
     port_or_name,
 )
-from services._rules.kubernetes.validation.ingress_rules import ingress_rules, one_class
+from services._rules.kubernetes.validation.ingress_rules import ingress_rules, object_reference, one_class
 from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.containers import PROTOCOLS
 from services.apiserver.kinds.kind_model import Resource
 
-_CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_NO_RANGE = "not a valid CIDR"
 
 
 class Ingress(BuiltinKind):
@@ -34,10 +42,6 @@ class Ingress(BuiltinKind):
 
     generation = True
     status_rules = LOAD_BALANCER
-
-    def __init__(self, resource: Resource, schema_name: str) -> None:
-        super().__init__(resource, schema_name)
-        self.status_group = "extensions"
 
     @classmethod
     def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
@@ -75,8 +79,8 @@ class Ingress(BuiltinKind):
 
 def _backend_to_v1(backend: Manifest) -> Manifest:
     result: Manifest = {}
-    if name := backend.get("serviceName"):
-        port = backend.get("servicePort", 0)
+    name, port = backend.get("serviceName", ""), backend.get("servicePort", 0)
+    if name or port:
         result["service"] = {"name": name, "port": {"name": port} if isinstance(port, str) else {"number": port}}
     if "resource" in backend:
         result["resource"] = backend["resource"]
@@ -109,12 +113,24 @@ def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any)
     return {**obj, "apiVersion": api_version, "spec": spec}
 
 
+_LONGEST_CONTROLLER = 250
+_IN_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_is_path = re.compile(_IN_PATH).fullmatch
+
+
 def _controller(controller: str, field: str) -> Errors:
-    if len(controller) > 250:
-        yield invalid(field, controller, "must be no more than 250 characters")
-    prefix, slash, path = controller.partition("/")
-    if not slash or not prefix or not path or names.subdomain(prefix):
+    if not controller:
+        yield required(field)
+        return
+    if len(controller.encode()) > _LONGEST_CONTROLLER:
+        yield too_long(field, controller, _LONGEST_CONTROLLER)
+    prefix, _, path = controller.partition("/")
+    if not prefix or not path:
         yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from (invalid(field, prefix, text) for text in names.subdomain(prefix))
+    if not _is_path(path):
+        yield invalid(field, path, f"Invalid path (regex used for validation is '{_IN_PATH}')")
 
 
 class IngressClass(BuiltinKind):
@@ -123,7 +139,7 @@ class IngressClass(BuiltinKind):
     generation = True
     spec_rules = (
         inside("controller", _controller, absent=""),
-        inside("parameters", needed("kind", "name")),
+        inside("parameters", object_reference),
     )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -139,8 +155,10 @@ def _policy_types(spec: Manifest) -> None:
 def _two_types(spec: Manifest, path: str) -> list[FieldError]:
     types = spec.get("policyTypes") or []
     if len(types) > 2:
-        return [invalid(f"{path}.policyTypes", Raw(str(types)), "may not specify more than two policyTypes")]
-    return each("policyTypes", listed(("Egress", "Ingress")))(spec, path)
+        shown = ", ".join(f'"{one}"' for one in types)
+        text = "may not specify more than two policyTypes"
+        return [invalid(f"{path}.policyTypes", Raw(f"[]networking.PolicyType{{{shown}}}"), text)]
+    return each("policyTypes", listed(("Ingress", "Egress")))(spec, path)
 
 
 def _block(block: Manifest, field: str) -> list[FieldError]:
@@ -150,14 +168,13 @@ def _block(block: Manifest, field: str) -> list[FieldError]:
     try:
         net: Any = ipaddress.ip_network(cidr, strict=False)
     except ValueError:
-        return [invalid(f"{field}.cidr", cidr, f"not a valid CIDR: {_CIDR}")]
+        return [invalid(f"{field}.cidr", cidr, _NO_RANGE)]
     found: list[FieldError] = []
     for index, part in enumerate(block.get("except") or ()):
         try:
             inner: Any = ipaddress.ip_network(part, strict=False)
         except ValueError:
-            found.append(invalid(f"{field}.except[{index}]", part, _CIDR))
-            continue
+            return [*found, invalid(f"{field}.except[{index}]", part, _NO_RANGE)]
         if inner.version != net.version or not inner.subnet_of(net) or inner.prefixlen <= net.prefixlen:
             found.append(invalid(f"{field}.except[{index}]", part, "must be a strict subset of `cidr`"))
     return found
@@ -170,7 +187,7 @@ def _one_kind_of_peer(peer: Manifest, field: str) -> list[FieldError]:
 
 
 _PORT = {"ports[]": {"protocol": "TCP"}}
-_PORTS = each("ports", choice("protocol", PROTOCOLS), inside("port", port_or_name))
+_PORTS = each("ports", choice("protocol", PROTOCOLS, shown=("TCP", "UDP", "SCTP")), inside("port", port_or_name))
 _PEER = (
     inside("podSelector", label_selector),
     inside("namespaceSelector", label_selector),
@@ -183,6 +200,7 @@ class NetworkPolicy(BuiltinKind):
     """networking.k8s.io/v1 NetworkPolicy."""
 
     generation = True
+    checks_of_update = 2
     defaults = {"spec": {"": _policy_types, "ingress[]": _PORT, "egress[]": _PORT}}
     spec_rules = (
         inside("podSelector", label_selector),

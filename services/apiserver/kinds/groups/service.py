@@ -1,8 +1,6 @@
-"""Services, and the addresses and ports behind them: EndpointSlices and Endpoints."""
+"""Services."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
@@ -19,6 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     Test,
+    apply,
     choice,
     distinct,
     each,
@@ -35,11 +34,15 @@ from services._rules.kubernetes.validation.field_rules import (
 )
 from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS
+from services.apiserver.kinds.checks.containers import PROTOCOL
 from services.apiserver.kinds.defaults import Defaults
 
 UNSET = "primary clusterIP can not be unset"
 _STICKY = Defaults({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
+_LAST_PARTIAL = 20
+"""The last release that refuses a PUT which leaves out the cluster IP, or the revision."""
+RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_BALANCED_ONLY = "may only be used when `type` is 'LoadBalancer'"
 _EXTERNAL = ("NodePort", "LoadBalancer")
 _TRAFFIC_POLICIES = (None, "", "Cluster", "Local")
 _EXTERNAL_NAME = text("externalName", names.subdomain, need="")
@@ -119,14 +122,20 @@ def _port_key(port: Manifest) -> tuple[str, int]:
     return (port.get("protocol", ""), port.get("port", 0))
 
 
-def _source_ranges(spec: Manifest, path: str) -> Errors:
-    ranges, field = spec.get("loadBalancerSourceRanges"), f"{path}.LoadBalancerSourceRanges"
-    if ranges:
-        if spec.get("type") != "LoadBalancer":
-            yield forbidden(field, "may only be used when `type` is 'LoadBalancer'")
-        if not all(is_network(one.strip()) for one in ranges):
-            text = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
-            yield invalid(field, f"[{' '.join(ranges)}]", text)
+def _source_ranges(obj: Manifest, _: str) -> Errors:
+    spec, annotations = obj.get("spec") or {}, (obj.get("metadata") or {}).get("annotations") or {}
+    if ranges := spec.get("loadBalancerSourceRanges"):
+        field, shown = "spec.LoadBalancerSourceRanges", f"[{' '.join(ranges)}]"
+    elif RANGES_ANNOTATION in annotations:
+        field, shown = f"metadata.annotations[{RANGES_ANNOTATION}]", annotations[RANGES_ANNOTATION]
+        ranges = shown.strip().split(",") if shown.strip() else []
+    else:
+        return
+    if spec.get("type") != "LoadBalancer":
+        yield forbidden(field, _BALANCED_ONLY)
+    if not all(is_network(one.strip()) for one in ranges):
+        text = "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "
+        yield invalid(field, shown, text)
 
 
 def _go_port(protocol: str, port: int) -> Raw:
@@ -136,6 +145,33 @@ def _go_port(protocol: str, port: int) -> Raw:
     )
 
 
+def _balanced_only(spec: Manifest, path: str) -> list[FieldError]:
+    if "allocateLoadBalancerNodePorts" not in spec or spec.get("type") == "LoadBalancer":
+        return []
+    return [forbidden(f"{path}.allocateLoadBalancerNodePorts", _BALANCED_ONLY)]
+
+
+def _external_ip(value: str, field: str) -> list[FieldError]:
+    return list(non_special(value, field) if parsed(value) else address(value, field))
+
+
+def _needs_health_check(spec: Manifest) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+# What is said of a Service with nothing else wrong.
+_COMBINED = (
+    refused(
+        "externalTrafficPolicy",
+        "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service",
+        lambda spec: spec.get("externalTrafficPolicy") and spec.get("type") not in _EXTERNAL,
+    ),
+    refused(
+        "healthCheckNodePort",
+        "HealthCheckNodePort can only be set on LoadBalancer service with ExternalTrafficPolicy=Local",
+        lambda spec: spec.get("healthCheckNodePort") and not _needs_health_check(spec),
+    ),
+)
 _SPEC = (
     needed("ports", when=lambda spec: spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName"),
     only_if(_is("LoadBalancer"), each("ports", _no_kubelet_port)),
@@ -147,29 +183,30 @@ _SPEC = (
     choice("sessionAffinity", ("ClientIP", "None"), need=""),
     only_if(lambda spec: spec.get("sessionAffinity") == "ClientIP", _AFFINITY_CONFIG),
     _cluster_ips,
-    each("externalIPs", non_special),
+    each("externalIPs", _external_ip),
     choice("type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), need=""),
     _node_ports,
     each("ports", distinct(_port_key, lambda port, field: duplicate(field, _go_port(*_port_key(port))))),
-    _source_ranges,
-    refused(
-        "externalTrafficPolicy",
-        "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service",
-        lambda spec: spec.get("externalTrafficPolicy") and spec.get("type") not in _EXTERNAL,
-    ),
+    _balanced_only,
     refused(
         "externalTrafficPolicy",
         "ExternalTrafficPolicy must be empty, Cluster or Local",
-        lambda spec: spec.get("type") in _EXTERNAL and spec.get("externalTrafficPolicy") not in _TRAFFIC_POLICIES,
+        lambda spec: spec.get("externalTrafficPolicy") not in _TRAFFIC_POLICIES,
     ),
+    number("healthCheckNodePort", 0, detail="HealthCheckNodePort must be not less than 0"),
 )
 
 
 class Service(BuiltinKind):
     """core/v1 Service. Cluster IPs and node ports are allocated by the server between defaulting and checking."""
 
-    spec_rules = _SPEC
+    rules = (inside("spec", *_SPEC, absent={}), _source_ranges)
     status_rules = LOAD_BALANCER
+
+    @property
+    def revision_is_checked(self) -> bool:  # type: ignore[override]
+        """Older releases check a Service before they look at the revision that it replaces."""
+        return self.release <= _LAST_PARTIAL
 
     def default(self, obj: Manifest) -> None:
         """Fill in type, affinity, protocols and target ports."""
@@ -196,6 +233,8 @@ class Service(BuiltinKind):
         """Follow changes of the cluster IP, and drop what the new type has no use for."""
         super().prepare_update(new, old)
         spec, before = new["spec"], old["spec"]
+        if self.release > _LAST_PARTIAL:
+            _keep_allocated(spec, before)
         ip, previous = spec.get("clusterIP", ""), before.get("clusterIP", "")
         if not previous:
             _pair(spec)
@@ -213,6 +252,10 @@ class Service(BuiltinKind):
         """A service is a DNS-1035 label."""
         return names.dns1035(name)
 
+    def check(self, obj: Manifest) -> list[FieldError]:
+        """Check the spec, and how its fields go together when each is good by itself."""
+        return super().check(obj) or apply(_COMBINED, obj["spec"], "spec")
+
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The cluster IP may not change."""
         found: list[FieldError] = []
@@ -227,6 +270,25 @@ class Service(BuiltinKind):
                     if not found:
                         found += immutable("spec.clusterIP", spec.get("clusterIP", ""), before["clusterIP"])
         return [*found, *self.check(new)]
+
+
+def _keep_allocated(spec: Manifest, before: Manifest) -> None:
+    """Fill in what the server gave out before and the new object leaves out."""
+    kind, previous = spec.get("type"), before.get("type")
+    if kind != "ExternalName" and previous != "ExternalName":
+        for name in ("clusterIP", "clusterIPs"):
+            if not spec.get(name) and before.get(name):
+                spec[name] = before[name]
+    if kind in _EXTERNAL and previous in _EXTERNAL:
+        held = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
+        used = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            number = held.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and number and number not in used:
+                port["nodePort"] = number
+    name = "healthCheckNodePort"
+    if _needs_health_check(spec) and _needs_health_check(before) and before.get(name) and not spec.get(name):
+        spec[name] = before[name]
 
 
 def _pair(spec: Manifest) -> None:
@@ -249,110 +311,3 @@ def _drop_unused(spec: Manifest, before: Manifest) -> None:
     for name in ("externalTrafficPolicy", "healthCheckNodePort"):
         if spec.get(name) == before.get(name):
             spec.pop(name, None)
-
-
-def _endpoint_addresses(obj: Manifest, path: str) -> list[FieldError]:
-    kind = obj.get("addressType", "")
-
-    def check(value: str, field: str) -> list[FieldError]:
-        if kind == "FQDN":
-            return [invalid(field, value, text) for text in names.subdomain(value)]
-        if parsed(value) and (":" in value) == (kind == "IPv6"):
-            return []
-        return [invalid(field, value, f"must be a valid {kind} address")]
-
-    some = needed("addresses", detail="must contain at least 1 address")
-    return each("endpoints", some, each("addresses", check), text("hostname", names.label))(obj, path)
-
-
-class EndpointSlice(BuiltinKind):
-    """discovery.k8s.io EndpointSlice; stored as v1, whose node name and zone are in v1beta1's topology map."""
-
-    generation = True
-    defaults = {"ports[]": {"name": "", "protocol": "TCP"}}
-    rules = (
-        choice("addressType", ("FQDN", "IPv4", "IPv6"), need=""),
-        _endpoint_addresses,
-        each("ports", text("name", names.label), unique("name", blank=True), choice("protocol", PROTOCOLS, blank=True)),
-    )
-    fixed = ("addressType",)
-
-    def to_store(self, obj: Manifest) -> Manifest:
-        """Move the topology map to v1's fields."""
-        if self.resource.version == "v1":
-            return obj
-        endpoints = [_endpoint_to_v1(item) for item in obj.get("endpoints") or ()]
-        return {**obj, "apiVersion": "discovery.k8s.io/v1", "endpoints": endpoints}
-
-    def from_store(self, obj: Manifest) -> Manifest:
-        """Give v1's fields as the topology map."""
-        if self.resource.version == "v1":
-            return obj
-        endpoints = [_endpoint_to_beta(item) for item in obj.get("endpoints") or ()]
-        return {**obj, "apiVersion": "discovery.k8s.io/v1beta1", "endpoints": endpoints or None}
-
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-
-
-def _endpoint_to_v1(item: Manifest) -> Manifest:
-    result = {key: value for key, value in item.items() if key != "topology"}
-    topology: dict[str, Any] = dict(item.get("topology") or {})
-    if "nodeName" not in result and HOST in topology:
-        result["nodeName"] = topology[HOST]
-    topology.pop(HOST, None)
-    if zone := topology.pop(ZONE, None):
-        result["zone"] = zone
-    if topology:
-        result["deprecatedTopology"] = topology
-    return result
-
-
-def _endpoint_to_beta(item: Manifest) -> Manifest:
-    result = {
-        key: value for key, value in item.items() if key not in ("deprecatedTopology", "zone", "nodeName", "hints")
-    }
-    topology = dict(item.get("deprecatedTopology") or {})
-    if item.get("nodeName"):
-        topology[HOST] = item["nodeName"]
-    if item.get("zone"):
-        topology[ZONE] = item["zone"]
-    if topology:
-        result["topology"] = topology
-    return result
-
-
-def _some_address(subset: Manifest, field: str) -> Errors:
-    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-        yield required(field, "must specify `addresses` or `notReadyAddresses`")
-
-
-_ADDRESS = (
-    inside("ip", address, absent=""),
-    text("hostname", names.label),
-    text("nodeName", names.subdomain),
-    inside("ip", non_special, absent=""),
-)
-_ENDPOINT_NUMBER = (number("port", 1, 65535, absent=0), choice("protocol", PROTOCOLS, blank=True))
-_ONE_ENDPOINT_PORT = each("ports", text("name", names.label), *_ENDPOINT_NUMBER)
-_SUBSET_PORTS = each("ports", text("name", names.label, need=""), *_ENDPOINT_NUMBER)
-
-
-def _ports_of_endpoints(subset: Manifest, field: str) -> list[FieldError]:
-    return (_SUBSET_PORTS if len(subset.get("ports") or ()) > 1 else _ONE_ENDPOINT_PORT)(subset, field)
-
-
-class Endpoints(BuiltinKind):
-    """core/v1 Endpoints."""
-
-    create_on_update = True
-    defaults = {"subsets[]": {"ports[]": {"protocol": "TCP"}}}
-    rules = (
-        each(
-            "subsets",
-            _some_address,
-            each("addresses", *_ADDRESS),
-            each("notReadyAddresses", *_ADDRESS),
-            _ports_of_endpoints,
-        ),
-    )

@@ -1,8 +1,9 @@
-"""Persistent volumes and claims, storage classes, CSI drivers and nodes, volume attachments."""
+"""Persistent volumes and claims, storage classes, CSI drivers, nodes and capacities, volume attachments."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Hashable
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
@@ -12,47 +13,36 @@ from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,
+    go_strings,
     invalid,
-    not_supported,
     required,
+    too_long,
 )
 from services._rules.kubernetes.validation.field_rules import (
-    Check,
+    NOT_NEGATIVE,
     Form,
-    Siblings,
     changed,
     choice,
     each,
     every,
-    given,
+    formed,
     immutable,
     inside,
     listed,
-    lookup,
     needed,
     number,
-    only_if,
-    refused,
+    repeated,
     text,
-    unwanted,
-    valid,
+    unique,
 )
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
-from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.containers import resource_name
-from services.apiserver.kinds.checks.volumes import SOURCE, SOURCES
+from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.persistent_volumes import CLAIM, VOLUME, basic_amounts, inline, size_of
+from services.apiserver.kinds.checks.volumes import SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER = "kubernetes.io/pv-protection"
-
-_positive = valid(lambda value: quantity.parse(value).nano > 0, "must be greater than zero")
-_MODES = (
-    needed("accessModes", detail="at least 1 access mode is required"),
-    every("accessModes", listed((*ACCESS_MODES, "ReadWriteOncePod"), shown=ACCESS_MODES)),
-)
-_CLASS = (text("storageClassName", names.subdomain), choice("volumeMode", ("Block", "Filesystem")))
 
 
 def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
@@ -65,60 +55,50 @@ def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
         meta["finalizers"] = [*(meta.get("finalizers") or ()), finalizer]
 
 
-def _size(spec: Manifest) -> Any:
-    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-
-
-def _sized(spec: Manifest, path: str) -> list[FieldError]:
-    size, field = _size(spec), f"{path}.resources[storage]"
-    return [required(field)] if size is None else _positive(size, field)
+_SOURCES_OF_DATA = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+_LAST_OF_KNOWN_SOURCES = 23
+"""The last release that forgets sources of data which it does not know."""
 
 
 class Claim(BuiltinKind):
     """core/v1 PersistentVolumeClaim."""
 
     defaults = {"status": {"phase": "Pending"}, "spec": {"volumeMode": "Filesystem"}}
-    spec_rules = (inside("selector", label_selector), *_MODES, _sized, *_CLASS)
+    spec_rules = CLAIM
+    status_rules = (inside("capacity", basic_amounts),)
+    checks_of_update = 2
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Pending; by the older releases protected while in use."""
         super().prepare_create(obj)
         obj["status"] = {"phase": "Pending"}
+        source = obj["spec"].get("dataSource") or {}
+        known = (source.get("apiGroup") or "", source.get("kind", "")) in _SOURCES_OF_DATA
+        if not known and self.release <= _LAST_OF_KNOWN_SOURCES:
+            obj["spec"].pop("dataSource", None)
         _protect(self, obj, CLAIM_FINALIZER)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only the volume of an unbound claim and the size of a bound one may change."""
-        found = self.check(new)
+        found = super().check_update(new, old)
         spec, before = dict(new["spec"]), dict(old["spec"])
         if not before.get("volumeName") and spec.get("volumeName"):
             before["volumeName"] = spec["volumeName"]
         bound = (new.get("status") or {}).get("phase") == "Bound"
-        size, least = _size(spec), _size(before)
+        size, least = size_of(spec), size_of(before)
         if bound:
             spec["resources"] = before.get("resources")
         if spec != before:
-            changed = sorted(name for name in {*spec, *before} if spec.get(name) != before.get(name))
+            names = sorted(name for name in {*spec, *before} if spec.get(name) != before.get(name))
             text = (
                 "spec is immutable after creation except resources.requests for bound claims\n"
-                f"changed: {', '.join(f'spec.{name}' for name in changed)}"
+                f"changed: {', '.join(f'spec.{name}' for name in names)}"
             )
             found.append(forbidden("spec", text))
-        elif bound and size and least and quantity.parse(size) < quantity.parse(least):
+        if quantity.parse(size or "0") < quantity.parse(least or "0"):
             found.append(forbidden("spec.resources.requests.storage", "field can not be less than previous value"))
-        return found
-
-
-def _capacity(spec: Manifest, path: str) -> list[FieldError]:
-    capacity, field = spec.get("capacity") or {}, f"{path}.capacity"
-    if not capacity:
-        return [required(field)]
-    found = [] if list(capacity) == ["storage"] else [not_supported(field, sorted(capacity), ("storage",))]
-    for name, value in capacity.items():
-        found += resource_name(name, f"{field}[{name}]") + _positive(value, f"{field}[{name}]")
-    return found
-
-
-_NO_NODES = "must specify required node constraints"
+        mode, old_mode = new["spec"].get("volumeMode"), old["spec"].get("volumeMode")
+        return found + immutable("volumeMode", mode, old_mode)
 
 
 class Volume(BuiltinKind):
@@ -132,21 +112,9 @@ class Volume(BuiltinKind):
             "": pod_defaults.volume_source,
         },
     }
-    spec_rules = (
-        needed("accessModes"),
-        _MODES[1],
-        _capacity,
-        choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
-        SOURCE,
-        unwanted(
-            "persistentVolumeReclaimPolicy",
-            "may not be 'recycle' for a hostPath mount of '/'",
-            lambda spec: lookup(spec, "hostPath.path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle",
-        ),
-        inside("nodeAffinity", inside("required", *NODE_SELECTOR), given("required", _NO_NODES)),
-        only_if(lambda spec: "local" in spec, given("nodeAffinity", "Local volume requires node affinity")),
-        *_CLASS,
-    )
+    spec_rules = VOLUME
+
+    checks_of_update = 2
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Pending; by the older releases protected while in use."""
@@ -155,14 +123,18 @@ class Volume(BuiltinKind):
         _protect(self, obj, VOLUME_FINALIZER)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """The source and the mode may not change."""
-        found = self.check(new)
+        """The source, the mode and the nodes may not change."""
+        found = super().check_update(new, old)
         spec, before = new["spec"], old["spec"]
         sources = [{key: part[key] for key in part if key in SOURCES} for part in (spec, before)]
         if sources[0] != sources[1]:
             text = "spec.persistentvolumesource is immutable after creation"
             found.append(forbidden("spec.persistentvolumesource", text))
-        return found + changed(("spec.volumeMode",), new, old)
+        fixed = ("volumeMode", "nodeAffinity") if "nodeAffinity" in before else ("volumeMode",)
+        return found + changed(fixed, spec, before)
+
+
+_NOT_EMPTY = "field can not be empty."
 
 
 def _lowercase(form: Form) -> Form:
@@ -171,11 +143,49 @@ def _lowercase(form: Form) -> Form:
 
 def _repeated(rule: Manifest, path: str) -> list[FieldError]:
     values = rule.get("values") or []
-    twice = sorted({value for value in values if values.count(value) > 1})
-    return [duplicate(f"{path}.values[{len(values) - 1 - values[::-1].index(one)}]", one) for one in twice]
+    return [duplicate(f"{path}.values[{index}]", values[index]) for index in repeated(values)]
 
 
-_TOPOLOGY = each("matchLabelExpressions", needed("values"), _repeated, text("key", names.qualified, blank=True))
+_TOPOLOGY = each(
+    "matchLabelExpressions",
+    needed("values"),
+    _repeated,
+    text("key", names.qualified, blank=True),
+    unique("key", blank=True),
+)
+
+
+_MOST_REPEATED = 16
+
+
+def _topologies(obj: Manifest, _: str) -> list[FieldError]:
+    """Check terms of topologies; equal ones are refused, and an empty one is equal to each place of the list."""
+    terms, found = obj.get("allowedTopologies") or [], list[FieldError]()
+    seen: Counter[Hashable] = Counter({frozenset(): len(terms)})
+    for index, term in enumerate(terms):
+        field = f"allowedTopologies[{index}]"
+        found += _TOPOLOGY(term, field)
+        expressions = term.get("matchLabelExpressions") or ()
+        own = {item.get("key", ""): frozenset(item.get("values") or ()) for item in expressions}
+        key = frozenset(own.items())
+        found += [duplicate(f"{field}.matchLabelExpressions", "")] * min(seen[key], _MOST_REPEATED)
+        seen[key] += 1
+    return found
+
+
+_MOST_PARAMETERS, _PARAMETERS_LIMIT = 512, 256 * 1024
+
+
+def _parameters(values: dict[str, str], field: str) -> list[FieldError]:
+    if len(values) > _MOST_PARAMETERS:
+        return [too_long(field, "", _MOST_PARAMETERS)]
+    found = [invalid(field, "", _NOT_EMPTY)] if "" in values else []
+    return found + _too_large(values, field, _PARAMETERS_LIMIT)
+
+
+def _too_large(values: dict[str, str], field: str, limit: int) -> list[FieldError]:
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
+    return [too_long(field, "", limit)] if size > limit else []
 
 
 class StorageClass(BuiltinKind):
@@ -184,10 +194,10 @@ class StorageClass(BuiltinKind):
     defaults = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     rules = (
         text("provisioner", _lowercase(names.qualified), need=""),
-        refused("parameters", "field can not be empty.", lambda obj: "" in (obj.get("parameters") or {})),
+        inside("parameters", _parameters),
         choice("reclaimPolicy", ("", "Delete", "Retain"), shown=("Delete", "Retain")),
-        choice("volumeBindingMode", ("Immediate", "WaitForFirstConsumer"), need=""),
-        each("allowedTopologies", _TOPOLOGY),
+        choice("volumeBindingMode", ("Immediate", "WaitForFirstConsumer"), need="", blank=True),
+        _topologies,
     )
     fixed = ("volumeBindingMode",)
 
@@ -214,53 +224,55 @@ class Driver(BuiltinKind):
     }
     spec_rules = (
         every("volumeLifecycleModes", listed(("Persistent", "Ephemeral"))),
-        choice("fsGroupPolicy", ("ReadWriteOnceWithFSType", "File", "None")),
+        choice("fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType")),
     )
-    # What kubelets rely on.
-    fixed = ("spec.attachRequired", "spec.podInfoOnMount", "spec.volumeLifecycleModes")
+    checks_of_new = 2
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """What kubelets rely on may not change; one of the fields is misspelt in answers."""
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        found = immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired"))
+        return found + changed(("fsGroupPolicy", "podInfoOnMount", "volumeLifecycleModes"), spec, before, "spec")
 
 
-def _once(form: Form) -> Siblings:
-    """Names that are there, differ, and are of a format; only the first problem of a name counts."""
-
-    def start() -> Check:
-        seen: set[str] = set()
-
-        def check(name: str, field: str) -> Errors:
-            if not name:
-                yield required(field)
-            elif name in seen:
-                yield duplicate(field, name)
-            else:
-                yield from [invalid(field, name, text) for text in form(name)]
-            seen.add(name)
-
-        return check
-
-    return Siblings(start)
+def driver_name(name: str, field: str) -> list[FieldError]:
+    """Return what is wrong with the name of a driver."""
+    found = [] if name else [required(field)]
+    if len(name) > _DRIVER_LIMIT:
+        found.append(too_long(field, name, _DRIVER_LIMIT))
+    return found + [invalid(field, name, text) for text in names.subdomain(name.lower())]
 
 
-def _topology_keys(driver: Manifest, path: str) -> list[FieldError]:
-    return every("topologyKeys", _once(names.qualified).start())(driver, path)
+def _topology_keys(driver: Manifest, path: str) -> Errors:
+    # The errors name the driver that has the keys.
+    keys = driver.get("topologyKeys") or []
+    shown = go_strings(keys)
+    for key in keys:
+        if not key:
+            yield required(path)
+        yield from (invalid(path, shown, text) for text in names.qualified(key))
+    yield from (duplicate(path, keys[index]) for index in repeated(keys))
 
 
-_DRIVER_NAME = _once(_lowercase(names.subdomain))
+_LONGEST_NODE_ID = 128
+_LONG_ID = f"must be {_LONGEST_NODE_ID} characters or less"
+_NODE_ID = text("nodeID", lambda value: [_LONG_ID] if len(value.encode()) > _LONGEST_NODE_ID else [], need="")
 
 
 class DriverNode(BuiltinKind):
     """storage.k8s.io CSINode."""
 
     unconditional_update = False
+    checks_of_new = checks_of_update = 2
     rules = (
-        # Checked twice by the recorded server, and answered twice.
-        inside("metadata", needed("name", detail="name or generateName is required")),
         inside(
             "spec",
             each(
                 "drivers",
-                Siblings(lambda: inside("name", _DRIVER_NAME.start(), absent="")),
-                needed("nodeID"),
+                inside("name", driver_name, absent=""),
+                _NODE_ID,
                 inside("allocatable", number("count", 0)),
+                unique("name", blank=True),
                 _topology_keys,
             ),
         ),
@@ -268,19 +280,42 @@ class DriverNode(BuiltinKind):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """A driver that stays must stay as it is."""
-        found = self.check(new)
+        found = super().check_update(new, old)
         before = {item.get("name"): item for item in (old.get("spec") or {}).get("drivers") or ()}
-        for index, item in enumerate((new.get("spec") or {}).get("drivers") or ()):
-            found += immutable(f"spec.drivers[{index}]", item, before.get(item.get("name"), item))
+        for item in (new.get("spec") or {}).get("drivers") or ():
+            found += immutable("CSINodeDriver", item, before.get(item.get("name"), item))
         return found
 
 
+_ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+
+
 def _one_source(source: Manifest, path: str) -> list[FieldError]:
-    if "persistentVolumeName" not in source and "inlineVolumeSpec" not in source:
-        return [required(path, "must specify exactly one of inlineVolumeSpec and persistentVolumeName")]
-    if "persistentVolumeName" in source:
-        return needed("persistentVolumeName", detail="must specify non empty persistentVolumeName")(source, path)
-    return []
+    if "inlineVolumeSpec" in source:
+        if "persistentVolumeName" in source:
+            return [forbidden(path, _ONE_SOURCE)]
+        return list(inside("inlineVolumeSpec", inline)(source, path))
+    if "persistentVolumeName" not in source:
+        return [required(path, _ONE_SOURCE)]
+    return needed("persistentVolumeName", detail="must specify non empty persistentVolumeName")(source, path)
+
+
+_DRIVER_LIMIT, _METADATA_LIMIT, _MESSAGE_LIMIT = 63, 256 * 1024, 1024
+_NEW_ATTACHMENT = inside(
+    "spec",
+    inside("attacher", driver_name, absent=""),
+    inside("source", inside("persistentVolumeName", formed(names.subdomain))),
+    absent={},
+)
+
+
+def _attachment_metadata(values: dict[str, str], field: str) -> list[FieldError]:
+    return _too_large(values, field, _METADATA_LIMIT)
+
+
+def _volume_error(error: Manifest, field: str) -> list[FieldError]:
+    message = error.get("message", "")
+    return [too_long(f"{field}.message", message, _MESSAGE_LIMIT)] if len(message.encode()) > _MESSAGE_LIMIT else []
 
 
 class Attachment(BuiltinKind):
@@ -288,8 +323,35 @@ class Attachment(BuiltinKind):
 
     unconditional_update = False
     spec_rules = (
-        text("attacher", _lowercase(names.qualified), need=""),
+        needed("attacher"),
         inside("source", _one_source, absent={}),
         text("nodeName", names.subdomain, blank=True),
     )
+    status_rules = (
+        inside("attachmentMetadata", _attachment_metadata),
+        inside("attachError", _volume_error),
+        inside("detachError", _volume_error),
+    )
     fixed = ("spec",)
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """The stable version demands more of a new attachment."""
+        found = super().validate_create(obj)
+        return found if self.resource.version != "v1" else found + _NEW_ATTACHMENT(obj, "")
+
+
+def _not_below_zero(value: str, path: str) -> list[FieldError]:
+    return [invalid(path, value, NOT_NEGATIVE)] if quantity.parse(value).nano < 0 else []
+
+
+class Capacity(BuiltinKind):
+    """storage.k8s.io CSIStorageCapacity."""
+
+    unconditional_update = False
+    rules = (
+        inside("nodeTopology", label_selector),
+        text("storageClassName", names.subdomain, blank=True),
+        inside("capacity", _not_below_zero),
+        inside("maximumVolumeSize", _not_below_zero),
+    )
+    fixed = ("nodeTopology", "storageClassName")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -19,6 +20,8 @@ from services._rules.kubernetes.validation.field_errors import (
 from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
     Check,
+    Rules,
+    apply,
     given,
     inside,
     needed,
@@ -29,11 +32,13 @@ from services._rules.kubernetes.validation.field_rules import (
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.affinities import is_usable, label_selector, selects
+from services.apiserver.kinds.checks.volumes import writable_disks
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
 
 MISMATCH = "`selector` does not match template `labels`"
+RESTARTED = ("Always",)
 
 
 def matches(selector: Manifest, labels: dict[str, str]) -> bool:
@@ -61,20 +66,30 @@ def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
     if isinstance(value, int):
         if value < 0:
             yield invalid(field, value, NOT_NEGATIVE)
-    elif not (value.endswith("%") and value[:-1].isdigit()):
+    elif not _is_percentage(value):
         text = (
             "a valid percent string must be a numeric string followed by an ending '%' "
             "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
         )
         yield invalid(field, value, text)
-    elif cap and int(value[:-1]) > 100:
+    elif cap:
+        yield from at_most_all(value, field)
+
+
+def _is_percentage(value: str) -> bool:
+    return value.isascii() and value.endswith("%") and value[:-1].isdigit()
+
+
+def at_most_all(value: Any, field: str) -> Errors:
+    """Yield an error for a percentage of more than 100%."""
+    if isinstance(value, str) and number_of(value) > 100:
         yield invalid(field, value, "must not be greater than 100%")
 
 
 def number_of(value: Any) -> int:
     """Return the number in a count or a percentage."""
     if isinstance(value, str):
-        return int(value[:-1]) if value.endswith("%") and value[:-1].isdigit() else 0
+        return int(value[:12].removesuffix("%")) if _is_percentage(value) else 0
     return value or 0
 
 
@@ -89,19 +104,33 @@ def rolling(**defaults: Any) -> Fill:
     return fill
 
 
-def selector(empty_text: str = "invalid label selector") -> Check:
-    """Rule of a spec: there is a selector, it selects something, and the template's labels match it."""
+def labels_of(spec: Manifest) -> dict[str, str]:
+    """Return the labels of the pod template of a spec."""
+    return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+
+
+def mismatch(spec: Manifest, path: str) -> list[FieldError]:
+    """Return an error when the labels of the template do not satisfy the selector; without one they never do."""
+    chosen, labels = spec.get("selector"), labels_of(spec)
+    if chosen is not None and (not selects(chosen) or matches(chosen, labels)):
+        return []
+    return [invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH)]
+
+
+def selected(empty_text: str, unusable_text: str, *template: Check) -> Check:
+    """Rule of a spec: there is a selector, it selects something, and the template's labels match it.
+
+    The rules of the template hold where labels can be compared with the selector.
+    """
 
     def check(spec: Manifest, path: str) -> list[FieldError]:
         field, chosen = f"{path}.selector", spec.get("selector")
         found = [required(field)] if chosen is None else label_selector(chosen, field)
-        empty = not chosen or not (chosen.get("matchLabels") or chosen.get("matchExpressions"))
-        if empty and chosen is not None:
+        if chosen is not None and not selects(chosen):
             found.append(invalid(field, chosen, empty_text))
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if chosen is None or not (found or empty or matches(chosen, labels or {})):
-            found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-        return found
+        if chosen is not None and not is_usable(chosen):
+            return [*found, invalid(field, chosen, unusable_text)]
+        return [*found, *mismatch(spec, path), *apply(template, spec, path)]
 
     return check
 
@@ -111,8 +140,8 @@ def restarted(kind: str) -> Check:
 
     def check(template: Manifest, path: str) -> Errors:
         pod = template.get("spec") or {}
-        if (policy := pod.get("restartPolicy")) != "Always":
-            yield not_supported(f"{path}.spec.restartPolicy", policy, ("Always",))
+        if (policy := pod.get("restartPolicy", "")) not in RESTARTED:
+            yield not_supported(f"{path}.spec.restartPolicy", policy, RESTARTED)
         if pod.get("activeDeadlineSeconds") is not None:
             text = f"activeDeadlineSeconds in {kind} is not Supported"
             yield forbidden(f"{path}.spec.activeDeadlineSeconds", text)
@@ -120,19 +149,51 @@ def restarted(kind: str) -> Check:
     return check
 
 
-def template_of(kind: str) -> Check:
-    """Rule of a spec: its template is one of pods that always restart."""
-    return inside("template", *pod_checks.TEMPLATE, restarted(kind), absent={})
+def _several_writers(spec: Manifest, path: str) -> list[FieldError]:
+    pod = (spec.get("template") or {}).get("spec") or {}
+    if (spec.get("replicas") or 0) <= 1 or "volumes" not in pod:
+        return []
+    return list(writable_disks(pod, f"{path}.template.spec"))
 
 
-class Workload(BuiltinKind):
-    """What all workloads share: numbers of replicas in a status."""
+def template_of(kind: str, release: int) -> tuple[Check, ...]:
+    """Rules of a spec: its template is one of pods that always restart, and that may be several."""
+    return (inside("template", *pod_checks.template(release), restarted(kind), absent={}), _several_writers)
+
+
+def never_decremented(new: Manifest, old: Manifest) -> Errors:
+    """Yield an error when the number of collisions in a status falls."""
+    before, now = ((part.get("status") or {}).get("collisionCount") for part in (old, new))
+    if before is not None and (now or 0) < before:
+        yield invalid("status.collisionCount", now or 0, "cannot be decremented")
+
+
+class Workload(BuiltinKind, ABC):
+    """What all workloads share: rules of a release, generations, numbers of replicas in a status."""
 
     generation = True
     status_rules = counts(
-        ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"),
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     )
+
+    @abstractmethod
+    def spec_of(self, release: int) -> Rules:
+        """Return the rules of the spec, as a release has them."""
+
+    def defaults_by(self, release: int) -> Mapping[str, Any]:
+        """Return the table of defaults, as a release has them."""
+        return self.defaults
+
+    def serve_as(self, release: int) -> None:
+        """Take the rules and defaults of the release."""
+        super().serve_as(release)
+        self.rules = (inside("spec", *self.spec_of(release), absent={}),)
+        self._default = Defaults(self.defaults_by(release))
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what the rules of the status find wrong, falling counts included."""
+        return [*super().validate_status(new, old), *never_decremented(new, old)]
 
 
 def _strategy(strategy: Manifest, path: str) -> Errors:
@@ -141,7 +202,7 @@ def _strategy(strategy: Manifest, path: str) -> Errors:
         if rolling is not None:
             yield forbidden(field, "may not be specified when strategy `type` is 'Recreate'")
     elif kind != "RollingUpdate":
-        yield not_supported(f"{path}.type", kind, ("Recreate", "RollingUpdate"))
+        yield not_supported(path, strategy, ("Recreate", "RollingUpdate"))
     elif rolling is None:
         yield required(field, "this should be defaulted and never be nil")
     else:
@@ -154,15 +215,26 @@ def _rolling_update(rolling: Manifest, field: str) -> Errors:
     yield from percent_or_count(surge, f"{field}.maxSurge", cap=False)
     if number_of(unavailable) == 0 and number_of(surge) == 0:
         yield invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
-    if isinstance(unavailable, str) and number_of(unavailable) > 100:
-        yield invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
+    yield from at_most_all(unavailable, f"{field}.maxUnavailable")
+
+
+_EMPTY = "empty selector is invalid for deployment"
+_UNUSABLE = "invalid label selector"
 
 
 class Deployment(Workload):
     """apps/v1 Deployment."""
 
     status_rules = counts(
-        ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
+        (
+            "observedGeneration",
+            "replicas",
+            "updatedReplicas",
+            "readyReplicas",
+            "availableReplicas",
+            "unavailableReplicas",
+            "collisionCount",
+        ),
         ("updatedReplicas", "readyReplicas", "availableReplicas"),
     )
     defaults = {
@@ -174,26 +246,22 @@ class Deployment(Workload):
             "progressDeadlineSeconds": 600,
         }
     }
-    spec_rules = (
-        not_negative("replicas"),
-        selector(),
-        template_of("Deployment"),
-        inside("strategy", _strategy, absent={}),
-        not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
-        refused(
-            "progressDeadlineSeconds",
-            "must be greater than minReadySeconds",
-            lambda spec: spec.get("progressDeadlineSeconds", math.inf) <= spec.get("minReadySeconds", 0),
-        ),
-    )
     fixed = ("spec.selector",)
 
-    def prepare_status(self, new: Manifest, old: Manifest) -> None:
-        """Labels stay as they are too."""
-        super().prepare_status(new, old)
-        new["metadata"].pop("labels", None)
-        if "labels" in old["metadata"]:
-            new["metadata"]["labels"] = old["metadata"]["labels"]
+    def spec_of(self, release: int) -> Rules:
+        """Return the rules of the spec."""
+        # Its pods are those of ReplicaSets, which is what the errors of a template name.
+        return (
+            not_negative("replicas"),
+            selected(_EMPTY, _UNUSABLE, *template_of("ReplicaSet", release)),
+            inside("strategy", _strategy, absent={}),
+            not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+            refused(
+                "progressDeadlineSeconds",
+                "must be greater than minReadySeconds",
+                lambda spec: spec.get("progressDeadlineSeconds", math.inf) <= spec.get("minReadySeconds", 0),
+            ),
+        )
 
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
         """Annotations count too: they are copied to the ReplicaSets."""
@@ -205,40 +273,51 @@ class ReplicaSet(Workload):
     """apps/v1 ReplicaSet."""
 
     defaults = {"spec": {"template": pod_defaults.template, "replicas": 1}}
-    spec_rules = (not_negative("replicas", "minReadySeconds"), selector(), template_of("ReplicaSet"))
     fixed = ("spec.selector",)
     selectable = {"status.replicas": "0"}
+    checks_of_update = 2
+
+    def spec_of(self, release: int) -> Rules:
+        """Return the rules of the spec."""
+        template = template_of("ReplicaSet", release)
+        return (not_negative("replicas", "minReadySeconds"), selected(_EMPTY, _UNUSABLE, *template))
 
 
-_CONTROLLER_TEMPLATE = template_of("ReplicationController")
+def _template_of_controller(release: int) -> Check:
+    rules = template_of("ReplicationController", release)
 
+    def check(spec: Manifest, path: str) -> list[FieldError]:
+        if "template" not in spec:
+            return [required(f"{path}.template")]
+        labels = labels_of(spec)
+        found: list[FieldError] = []
+        if not (spec.get("selector") or {}).items() <= labels.items():
+            found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
+        return found + apply(rules, spec, path)
 
-def _template_of_controller(spec: Manifest, path: str) -> Errors:
-    if "template" not in spec:
-        yield required(f"{path}.template")
-        return
-    labels = (spec["template"].get("metadata") or {}).get("labels")
-    if not (spec.get("selector") or {}).items() <= (labels or {}).items():
-        yield invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH)
-    yield from _CONTROLLER_TEMPLATE(spec, path)
+    return check
 
 
 class ReplicationController(Workload):
     """core/v1 ReplicationController, whose selector is a plain map."""
 
     defaults = {"spec": {"replicas": 1, "template?": pod_defaults.template}}
-    spec_rules = (
-        not_negative("minReadySeconds"),
-        needed("selector"),
-        not_negative("replicas"),
-        _template_of_controller,
-    )
     selectable = {"status.replicas": "0"}
+    checks_of_update = 2
+
+    def spec_of(self, release: int) -> Rules:
+        """Return the rules of the spec."""
+        return (
+            not_negative("minReadySeconds"),
+            needed("selector"),
+            not_negative("replicas"),
+            _template_of_controller(release),
+        )
 
     def default(self, obj: Manifest) -> None:
         """Take selector and labels from the template when they are missing."""
         spec = obj["spec"]
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        labels = labels_of(spec)
         if labels:
             if not spec.get("selector"):
                 spec["selector"] = dict(labels)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from schemas.manifest import Manifest
+from services._rules.kubernetes import quantity
 from services.apiserver.kinds.defaults import Defaults
 
 _FILE_MODE = {"defaultMode": 0o644}
@@ -11,20 +14,49 @@ _HTTP = {"httpGet?": {"path": "/", "scheme": "HTTP"}, "grpc?": {"service": ""}}
 _PROBE = {**_HTTP, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
+# A host, known by a dot, a port or its name; parts of the path in small letters; a tag.
+_IMAGE = re.compile(
+    r"(?:(?:localhost|(?=[^/]*[.:])[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?)(?::[0-9]+)?/)?"
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::\w[\w.-]{0,127})?",
+    re.ASCII,
+)
+_IDENTIFIER = re.compile("[a-f0-9]{64}")
+_NAME_LENGTH = 255  # of a name in full, with the host and the folder that stand for none
+_HUB = "docker.io/"
+
+
 def _pull_policy(container: Manifest) -> None:
     if "imagePullPolicy" not in container:
         container["imagePullPolicy"] = "Always" if _tag(container.get("image", "")) == "latest" else "IfNotPresent"
 
 
 def _tag(image: str) -> str:
-    if "@" in image:
+    """The tag of an image; empty for one with a digest, and for what is no name of an image."""
+    if "@" in image or not _IMAGE.fullmatch(image) or _IDENTIFIER.fullmatch(image):
         return ""
-    return image.rpartition("/")[2].partition(":")[2] or "latest"
+    folder, slash, last = image.rpartition("/")
+    name, _, tag = last.partition(":")
+    host = folder.partition("/")[0]
+    if not slash:
+        folder = f"{_HUB}library"
+    elif host != "localhost" and "." not in host and ":" not in host:
+        folder = f"{_HUB}{folder}"
+    return "" if len(folder) + 1 + len(name) > _NAME_LENGTH else tag or "latest"
+
+
+def round_amounts(amounts: Manifest) -> None:
+    """Round amounts up to thousandths, the finest that pods are given."""
+    for name, value in amounts.items():
+        # A canonical amount below a thousandth ends with one of these suffixes or has such an exponent.
+        if value[-1:] in ("n", "u") or "e-" in value:
+            found = quantity.parse(value)
+            amounts[name] = str(quantity.from_milli(found.milli_value(), found.format))
 
 
 _CONTAINER = Defaults(
     {
-        "resources": {},
+        "resources": {"limits?": round_amounts, "requests?": round_amounts},
         "ports[]": {"protocol": "TCP"},
         "env[]": {"valueFrom?": _FIELD_REF},
         "terminationMessagePath": "/dev/termination-log",
@@ -87,6 +119,7 @@ spec = Defaults(
         "dnsPolicy": "ClusterFirst",
         "securityContext": {},
         "schedulerName": "default-scheduler",
+        "overhead?": round_amounts,
     }
 )
 """Defaults of a pod spec as it stands in a template."""

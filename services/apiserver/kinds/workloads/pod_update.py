@@ -2,68 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ipaddress
+from typing import Any, Final
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import FieldError, forbidden, invalid
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, duplicate, forbidden, invalid
 from services._rules.kubernetes.validation.field_rules import apply, each
-from services._rules.kubernetes.validation.name_formats import subdomain
+from services._rules.kubernetes.validation.status_fields import parsed
+from services.apiserver.kinds.checks import pod_annotations
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.containers import IMAGE
 
-SPEC_TEXT = (
-    "pod updates may not change fields other than `spec.containers[*].image`, `spec.initContainers[*].image`, "
-    "`spec.activeDeadlineSeconds` or `spec.tolerations` (only additions to existing tolerations)"
+_OTHERS: Final = "pod updates may not change fields other than"
+_ADDITIONS: Final = "`spec.tolerations` (only additions to existing tolerations)"
+SPEC_TEXT: Final = (
+    f"{_OTHERS} `spec.containers[*].image`, `spec.initContainers[*].image`, `spec.activeDeadlineSeconds` "
+    f"or {_ADDITIONS}"
 )
+_NEWER_TEXT: Final = (
+    f"{_OTHERS} `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,{_ADDITIONS},"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_GRACE_SINCE: Final = 24  # the first minor release in which a negative period of grace may become 1
 _IMAGES = (each("containers", IMAGE), each("initContainers", IMAGE))
+_FREE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def check(new: Manifest, old: Manifest) -> list[FieldError]:
-    """Return what is wrong with an update of a pod."""
+def check(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
+    """Return what is wrong with an update of a pod, besides what is wrong with the pod by itself."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = [
-        forbidden(f"spec.{name}", "pod updates may not add or remove containers")
-        for name in ("containers", "initContainers")
-        if len(spec.get(name) or ()) != len(before.get(name) or ())
-    ]
-    if found:
-        return found
+    found = _annotations(new, old)
+    for name in ("containers", "initContainers"):
+        if len(spec.get(name) or ()) != len(before.get(name) or ()):
+            return [*found, forbidden(f"spec.{name}", "pod updates may not add or remove containers")]
     found += apply(_IMAGES, spec, "spec")
-    found += _deadline(spec, before)
+    deadline, decided = _deadline(spec, before)
+    found += deadline
+    if decided:
+        return found
     found += _tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
-    if not found and _fixed(spec) != _fixed(before):
-        found.append(forbidden("spec", f"{SPEC_TEXT}\n{_difference(_fixed(spec), _fixed(before))}"))
+    found += _gates(spec, before)
+    kept, kept_before = _fixed(spec), _fixed(before)
+    newer = release >= _GRACE_SINCE
+    if newer and before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        kept["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+    if kept != kept_before:
+        text = _NEWER_TEXT if newer else SPEC_TEXT
+        found.append(forbidden("spec", f"{text}\n{_difference(kept, kept_before)}"))
     return found
 
 
-def _deadline(spec: Manifest, before: Manifest) -> list[FieldError]:
+def _annotations(new: Manifest, old: Manifest) -> list[FieldError]:
+    values, before = (part["metadata"].get("annotations") or {} for part in (new, old))
+    return list(pod_annotations.changed(values, before, "metadata.annotations"))
+
+
+def _deadline(spec: Manifest, before: Manifest) -> tuple[list[FieldError], bool]:
+    """What is wrong with the deadline, and whether nothing else is looked at then."""
     value, previous = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    field = "spec.activeDeadlineSeconds"
     if value is None:
-        if previous is None:
-            return []
         text = "must not update from a positive integer to nil value"
-        return [invalid("spec.activeDeadlineSeconds", None, text)]
+        return ([] if previous is None else [invalid(field, None, text)], False)
     if not 0 <= value <= pod_checks.MAX_DEADLINE:
-        text = f"must be between 0 and {pod_checks.MAX_DEADLINE}, inclusive"
-        return [invalid("spec.activeDeadlineSeconds", value, text)]
+        return ([invalid(field, value, f"must be between 0 and {pod_checks.MAX_DEADLINE}, inclusive")], True)
     if previous is not None and previous < value:
-        text = "must be less than or equal to previous value"
-        return [invalid("spec.activeDeadlineSeconds", value, text)]
-    return []
+        return ([invalid(field, value, "must be less than or equal to previous value")], True)
+    return ([], False)
 
 
 def _tolerations(items: list[Manifest], before: list[Manifest]) -> list[FieldError]:
     kept = [{key: value for key, value in item.items() if key != "tolerationSeconds"} for item in items]
-    found: list[FieldError] = []
     if any({key: value for key, value in old.items() if key != "tolerationSeconds"} not in kept for old in before):
         text = "existing toleration can not be modified except its tolerationSeconds"
-        found.append(forbidden("spec.tolerations", text))
-    return found + pod_checks.TOLERATIONS({"tolerations": items}, "spec")
+        return [forbidden("spec.tolerations", text)]
+    return pod_checks.TOLERATIONS({"tolerations": items}, "spec")
+
+
+def _gates(spec: Manifest, before: Manifest) -> Errors:
+    known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        if gate.get("name") not in known:
+            text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", text)
 
 
 def _fixed(spec: Manifest) -> Manifest:
     """The part of a spec that may not change."""
-    kept = {key: value for key, value in spec.items() if key not in ("activeDeadlineSeconds", "tolerations")}
+    kept = {key: value for key, value in spec.items() if key not in _FREE}
     for name in ("containers", "initContainers"):
         if name in kept:
             kept[name] = [{key: value for key, value in item.items() if key != "image"} for item in kept[name] or ()]
@@ -92,21 +119,51 @@ def _collect(new: Any, old: Any, path: str, lines: list[str]) -> None:
 
 def check_status(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with a write to a pod's status."""
-    found: list[FieldError] = []
-    status = new.get("status") or {}
-    if name := status.get("nominatedNodeName"):
-        found += [invalid("status.nominatedNodeName", name, text) for text in subdomain(name)]
-    policy = (new.get("spec") or {}).get("restartPolicy")
-    if policy == "Always":
-        return found
-    for list_name in ("containerStatuses", "initContainerStatuses"):
-        running = {item.get("name"): item.get("state") or {} for item in status.get(list_name) or ()}
-        for item in (old.get("status") or {}).get(list_name) or ():
-            ended = (item.get("state") or {}).get("terminated")
-            if ended is None or (policy == "OnFailure" and ended.get("exitCode", 0) != 0):
-                continue
-            state = running.get(item.get("name"))
-            if state is not None and "terminated" not in state:
-                text = "may not be transitioned to non-terminated state"
-                found.append(forbidden(f"status.{list_name}", text))
-    return found
+    status, before = new.get("status") or {}, old.get("status") or {}
+    found = [*_annotations(new, old), *_conditions(status.get("conditions") or [])]
+    name = status.get("nominatedNodeName")
+    if name and name != before.get("nominatedNodeName"):
+        found += [invalid("status.nominatedNodeName", name, text) for text in names.subdomain(name)]
+    policy = (old.get("spec") or {}).get("restartPolicy")
+    if policy != "Always":
+        for part in ("containerStatuses", "initContainerStatuses"):
+            found += _ended(status.get(part) or [], before.get(part) or [], policy, f"status.{part}")
+    return [*found, *_addresses(status.get("podIPs") or [])]
+
+
+_OWN_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
+
+
+def _conditions(conditions: list[Manifest]) -> Errors:
+    for index, condition in enumerate(conditions):
+        kind = condition.get("type", "")
+        if kind not in _OWN_CONDITIONS:
+            yield from [invalid(f"metadata.conditions[{index}].Type", kind, text) for text in names.qualified(kind)]
+
+
+def _ended(statuses: list[Manifest], before: list[Manifest], policy: str | None, field: str) -> Errors:
+    """Yield an error for each container that has ended for good and goes on."""
+    for index, old in enumerate(before):
+        ended = (old.get("state") or {}).get("terminated")
+        if ended is None or (policy == "OnFailure" and ended.get("exitCode", 0) != 0):
+            continue
+        for item in statuses:
+            if item.get("name") == old.get("name") and "terminated" not in (item.get("state") or {}):
+                yield forbidden(f"{field}[{index}].state", "may not be transitioned to non-terminated state")
+
+
+def _addresses(addresses: list[Manifest]) -> Errors:
+    found = [parsed(item.get("ip", "")) for item in addresses]
+    for index, item in enumerate(addresses):
+        if found[index] is None:
+            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            yield invalid(f"status.podIPs[{index}]", item.get("ip", ""), text)
+    if len(found) > 1:
+        families = {type(address) for address in found if address is not None}
+        if len(found) > 2 or families != {ipaddress.IPv4Address, ipaddress.IPv6Address}:
+            yield invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family")
+        seen: list[Manifest] = []
+        for index, item in enumerate(addresses):
+            if item in seen:
+                yield duplicate(f"status.podIPs[{index}]", item)
+            seen.append(item)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation.field_errors import FieldError
-from services._rules.kubernetes.validation.field_rules import inside
+from services._rules.kubernetes.validation.field_rules import Rules, apply, inside
 from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks import pod_annotations
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
 
@@ -18,7 +19,13 @@ class Pod(BuiltinKind):
     """core/v1 Pod."""
 
     graceful_delete = True
-    rules = pod_checks.POD
+    _lasting: Rules = ()
+
+    def serve_as(self, release: int) -> None:
+        """Take the rules of the release."""
+        super().serve_as(release)
+        self.rules = pod_checks.new_pod(release)
+        self._lasting = pod_checks.pod(release)
 
     def default(self, obj: Manifest) -> None:
         """Fill in the pod spec."""
@@ -37,6 +44,8 @@ class Pod(BuiltinKind):
         super().prepare_create(obj)
         spec = obj["spec"]
         tolerate_failing_nodes(spec)
+        if self.release < pod_checks.SECCOMP_FIELDS_ONLY_SINCE:
+            pod_annotations.synchronise(obj)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
@@ -50,7 +59,7 @@ class Pod(BuiltinKind):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only images, the deadline and additional tolerations may change."""
-        return pod_update.check(new, old)
+        return [*apply(self._lasting, new), *pod_update.check(new, old, self.release)]
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Check the nominated node name and restarts of finished containers."""
@@ -77,7 +86,11 @@ class PodTemplate(BuiltinKind):
     """core/v1 PodTemplate."""
 
     defaults = {"template?": pod_defaults.template}
-    rules = (inside("template", *pod_checks.TEMPLATE, absent={}),)
+
+    def serve_as(self, release: int) -> None:
+        """Take the rules of the release."""
+        super().serve_as(release)
+        self.rules = (inside("template", *pod_checks.template(release), absent={}),)
 
 
 def tolerate_failing_nodes(spec: Manifest) -> None:

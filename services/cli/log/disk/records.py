@@ -104,12 +104,13 @@ def walk(content: bytes, key: bytes | None, *, last: bool = False) -> Iterator[R
             at = found.end
             continue
         alone = _alone(content, at, before)
-        if alone is not None and (key is None or _first(content, at + 1, alone.end, before, key) is None):
+        hidden = _first(content, at + 1, alone.end, before, key) if alone is not None and key is not None else None
+        if alone is not None and hidden is None:
             # Its neighbour may be damaged as well: each is a gap of its own.
             yield alone
             at, before = alone.end, alone.last
             continue
-        following = _next(content, at, before, key)
+        following = hidden or _next(content, at, before, key)
         end = following.offset if following is not None else len(content)
         yield _gap(content, at, end, before, following, stored, last=last)
         at = end

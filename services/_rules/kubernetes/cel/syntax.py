@@ -1,0 +1,177 @@
+"""The syntax tree of a compiled expression, read from its serialized form (cel.expr.CheckedExpr)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_ANY_VALUE, _CHECKED_EXPR = 2, 4
+
+
+class Node(msgspec.Struct):
+    """One node: `form` says which of the fields it has."""
+
+    form: str
+    name: str = ""
+    """A variable, a field, a function."""
+    value: object = None
+    """The value of a constant."""
+    target: Node | None = None
+    """What a field is taken of, or a member function called on."""
+    args: list[Node] = []
+    """Arguments, elements of a list, keys and values of a map by turns."""
+    loop: Loop | None = None
+
+
+class Loop(msgspec.Struct):
+    """A macro over a list or map, with the variables it sets."""
+
+    variable: str
+    second: str
+    result_variable: str
+    over: Node
+    start: Node
+    condition: Node
+    step: Node
+    result: Node
+
+
+CONSTANT: Final = "constant"
+IDENT: Final = "ident"
+SELECT: Final = "select"
+HAS: Final = "has"
+CALL: Final = "call"
+LIST: Final = "list"
+MAP: Final = "map"
+LOOP: Final = "loop"
+
+
+def syntax_of(serialized: bytes) -> Node:
+    """Return the tree of a serialized expression."""
+    checked = serialized
+    for number, value in _fields(serialized):
+        if number == _ANY_VALUE and isinstance(value, bytes):
+            checked = value
+    return _node(_last(checked, _CHECKED_EXPR))
+
+
+def variables(node: Node) -> frozenset[str]:
+    """Return the names of all variables a tree mentions, those of its loops included."""
+    return frozenset(part.name for part in walk(node) if part.form == IDENT)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Iterate over a tree, the node itself first."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        yield part
+        stack += part.args
+        if part.target is not None:
+            stack.append(part.target)
+        if part.loop is not None:
+            loop = part.loop
+            stack += (loop.over, loop.start, loop.condition, loop.step, loop.result)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        else:
+            size = 8 if kind == _FIXED64 else 4
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _last(data: bytes, wanted: int) -> bytes:
+    found = b""
+    for number, value in _fields(data):
+        if number == wanted and isinstance(value, bytes):
+            found = value
+    return found
+
+
+def _text(data: bytes, wanted: int) -> str:
+    return _last(data, wanted).decode("utf-8", "replace")
+
+
+def _all(data: bytes, wanted: int) -> list[bytes]:
+    return [value for number, value in _fields(data) if number == wanted and isinstance(value, bytes)]
+
+
+def _node(data: bytes) -> Node:
+    for number, value in _fields(data):
+        if not isinstance(value, bytes):
+            continue
+        match number:
+            case 3:
+                return Node(CONSTANT, value=_constant(value))
+            case 4:
+                return Node(IDENT, _text(value, 1))
+            case 5:
+                tested = any(number == 3 and bool(given) for number, given in _fields(value))
+                return Node(HAS if tested else SELECT, _text(value, 2), target=_node(_last(value, 1)))
+            case 6:
+                target = _all(value, 1)
+                arguments = [_node(item) for item in _all(value, 3)]
+                return Node(CALL, _text(value, 2), target=_node(target[0]) if target else None, args=arguments)
+            case 7:
+                return Node(LIST, args=[_node(item) for item in _all(value, 1)])
+            case 8:
+                return Node(MAP, args=[part for entry in _all(value, 2) for part in _entry(entry)])
+            case 9:
+                return Node(LOOP, loop=_loop(value))
+            case _:
+                continue
+    return Node(CONSTANT)
+
+
+def _entry(data: bytes) -> list[Node]:
+    return [_node(part) for number in (3, 4) for part in _all(data, number)]
+
+
+def _loop(data: bytes) -> Loop:
+    over, start, condition, step, result = (_node(_last(data, number)) for number in (2, 4, 5, 6, 7))
+    return Loop(_text(data, 1), _text(data, 8), _text(data, 3), over, start, condition, step, result)
+
+
+def _constant(data: bytes) -> object:
+    for number, value in _fields(data):
+        match number:
+            case 2:
+                return bool(value)
+            case 3 | 4 if isinstance(value, int):
+                return value - (1 << 64) if number == 3 and value >= 1 << 63 else value
+            case 5 if isinstance(value, bytes):
+                return struct.unpack("<d", value)[0]
+            case 6 if isinstance(value, bytes):
+                return value.decode("utf-8", "replace")
+            case 7:
+                return value
+            case _:
+                return None
+    # A constant of the zero value has no content.
+    return None

@@ -1,0 +1,179 @@
+"""What each service may do in the control plane: its user and its roles, as objects of role-based access control.
+
+One list for every installation: the embedded API server writes these objects, for others they are a file in k8s/.
+Members are another matter: what joining makes there has every right, because works may hold any kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from schemas.manifest import Manifest
+from services._rules.constants import LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
+from services._rules.kubernetes.rbac.role_index import GROUP
+
+SERVICE_GROUP: Final = "fleetlog"
+"""The group of all services' users; no role is bound to it."""
+SCRAPER: Final = "prometheus"
+"""Who reads the metrics of the control plane."""
+
+_READ: Final = ("get", "list", "watch")
+_EVENTS: Final[Manifest] = {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "create", "patch"]}
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Manifest:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+_DISCOVERY: Final[Manifest] = {
+    "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/version"],
+    "verbs": ["get"],
+}
+
+RULES: Final[Mapping[str, Sequence[Manifest]]] = {
+    # Whatever has a scale can be a target. Labels of targets are written for the built-in workloads only.
+    "autoscaler": (
+        _rule("autoscaling.karmada.io", "federatedhpas", *_READ, "patch"),
+        _rule("autoscaling.karmada.io", "cronfederatedhpas", *_READ),
+        {
+            "apiGroups": ["autoscaling.karmada.io"],
+            "resources": ["cronfederatedhpas/status", "federatedhpas/status"],
+            "verbs": ["patch"],
+        },
+        _rule("*", "*/scale", "get", "update"),
+        _rule("custom.metrics.k8s.io", "*", "get", "list"),
+        _rule("external.metrics.k8s.io", "*", "get", "list"),
+        _rule("autoscaling", "horizontalpodautoscalers", *_READ),
+        _rule("apps", "*", "get", "patch"),
+        _EVENTS,
+        _DISCOVERY,
+    ),
+    "cluster_monitor": (
+        _rule("cluster.karmada.io", "clusters", *_READ, "patch"),
+        _rule("cluster.karmada.io", "clusters/status", "patch"),
+        _rule("policy.karmada.io", "clustertaintpolicies", *_READ),
+        _rule("remedy.karmada.io", "remedies", *_READ),
+        # The uid of kube-system is the identity of the control plane.
+        _rule("", "namespaces", "list", "create", "delete"),
+        _EVENTS,
+    ),
+    # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
+    "detector": (
+        _rule("*", "*", *_READ, "patch"),
+        _EVENTS,
+        # Roles and bindings as well, which only those change who hold what they grant, or may do this.
+        {"apiGroups": [GROUP], "resources": ["clusterroles", "roles"], "verbs": ["bind", "escalate"]},
+        _rule("apps.karmada.io", "workloadrebalancers", "delete"),
+        _DISCOVERY,
+    ),
+    "estimator": (),
+    "executor": (),
+    # Where requests for members go, and whether their callers may make them.
+    "gateway": (
+        _rule("cluster.karmada.io", "clusters", "get", "list"),
+        _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+        _rule("authentication.k8s.io", "tokenreviews", "create"),
+    ),
+    "search": (
+        _rule("search.karmada.io", "resourceregistries", *_READ),
+        # How members are reached in the name of callers.
+        _rule("cluster.karmada.io", "clusters", "get", "list"),
+    ),
+    "status_aggregator": (
+        _rule("*", "*", "get", "list"),
+        _rule("*", "*/status", "patch"),
+        _EVENTS,
+    ),
+    # What new objects are compared with, and what quotas let bindings use.
+    "webhook": (
+        _rule("config.karmada.io", "resourceinterpretercustomizations", "list"),
+        _rule("policy.karmada.io", "federatedresourcequotas", "list"),
+        _rule("policy.karmada.io", "federatedresourcequotas/status", "update"),
+        # Events on both configurations tell of a certificate that ends.
+        _rule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get"),
+        _rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get"),
+        _EVENTS,
+    ),
+}
+"""Rules by service, for all that talk to the control plane; beside them some read the members' credentials."""
+
+CLUSTERS: Final = ("cluster.karmada.io", "clusters")
+"""Group and plural of the objects that say where the members' credentials are."""
+CREDENTIALS: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(("autoscaler", "cluster_monitor", "estimator", "executor", "search"), _READ),
+    # Asks for two by their names when a caller asks for a member.
+    "gateway": ("get",),
+}
+"""Services that read the Secrets by which members are reached, with their verbs."""
+
+
+def user_of(service: str) -> str:
+    """The name of a service's user in the control plane."""
+    return f"fleetlog:{service}"
+
+
+_EDITED: Final[Mapping[str, tuple[str, ...]]] = {
+    "autoscaling.karmada.io": ("cronfederatedhpas", "federatedhpas"),
+    "multicluster.x-k8s.io": ("serviceexports", "serviceimports"),
+    "networking.karmada.io": ("multiclusteringresses", "multiclusterservices"),
+    "policy.karmada.io": ("overridepolicies", "propagationpolicies"),
+}
+"""Kinds of Karmada that tenants write in their namespaces."""
+_VIEWED: Final[Mapping[str, tuple[str, ...]]] = {
+    **_EDITED,
+    # What the pods of a tenant use, in all members together.
+    "metrics.k8s.io": ("nodes", "pods"),
+    # What bounds a tenant, and what follows from its templates and policies.
+    "policy.karmada.io": ("federatedresourcequotas", *_EDITED["policy.karmada.io"]),
+    "work.karmada.io": ("resourcebindings",),
+}
+_WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
+
+
+def tenant_roles() -> Iterator[Manifest]:
+    """Cluster roles that make `view`, `edit` and `admin` reach to the kinds of Karmada."""
+    for name, verbs, kinds in (("view", _READ, _VIEWED), ("edit", _WRITE, _EDITED)):
+        yield {
+            "kind": "ClusterRole",
+            "apiVersion": f"{GROUP}/v1",
+            "metadata": {"name": f"karmada-{name}", "labels": {f"{GROUP}/aggregate-to-{name}": LABEL_TRUE}},
+            "rules": [
+                {"apiGroups": [group], "resources": list(plurals), "verbs": list(verbs)}
+                for group, plurals in kinds.items()
+            ],
+        }
+
+
+def service_objects(credentials: Iterable[str] = ()) -> Iterator[Manifest]:
+    """Roles and bindings of all services, and before them the namespace of the members' credentials.
+
+    `credentials` are other namespaces that hold such credentials as well.
+    """
+    labels = {SYSTEM_LABEL: LABEL_TRUE}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_CLUSTER, "labels": labels}}
+    for service, rules in RULES.items():
+        if rules:
+            yield from _granted("ClusterRole", service, list(rules))
+    for namespace in sorted({NAMESPACE_CLUSTER, *credentials}):
+        yield from credential_objects(namespace)
+    yield from tenant_roles()
+
+
+def credential_objects(namespace: str) -> Iterator[Manifest]:
+    """Roles and bindings by which services read the members' credentials in a namespace."""
+    for service, verbs in CREDENTIALS.items():
+        yield from _granted("Role", service, [_rule("", "secrets", *verbs)], namespace)
+
+
+def _granted(kind: str, service: str, rules: list[Manifest], namespace: str = "") -> Iterator[Manifest]:
+    name = user_of(service)
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    shared = {"apiVersion": f"{GROUP}/v1", "metadata": metadata}
+    yield {"kind": kind, **shared, "rules": rules}
+    yield {
+        "kind": f"{kind}Binding",
+        **shared,
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": name}],
+    }

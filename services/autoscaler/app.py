@@ -1,0 +1,353 @@
+"""Runs the autoscaler: rounds of all FederatedHPAs, rules of CronFederatedHPAs, and the writes that they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from schemas.codec import Known
+from schemas.events.autoscaling import RuleRun
+from schemas.events.rollup import StatusRolledUp
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.subjects import BY_KIND, policy_key
+from services._kit.concurrency.keyed_work import Background
+from services._kit.concurrency.supervision import Supervised, supervise
+from services._kit.concurrency.tasks import set_within
+from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.event_recorder import EventRecorder
+from services._kit.log.stream_port import Message
+from services._kit.runtime.service import Context, Decider
+from services._rules.constants import AUTOSCALING_API, CRON_FEDERATED_HPA, FEDERATED_HPA
+from services._rules.decision import NOTHING, Decision
+from services._rules.facets import is_of_facet
+from services.autoscaler.autoscaler_writes import PLURALS, AutoscalerWrites, shows
+from services.autoscaler.decide import decide, release, settle
+from services.autoscaler.metrics import AutoscalerMetrics
+from services.autoscaler.reading.member_set import MemberSet
+from services.autoscaler.reading.metric_source import ControlPlaneMetrics
+from services.autoscaler.reading.object_watch import ObjectWatch
+from services.autoscaler.reading.rounds import Rounds
+from services.autoscaler.reading.scale_access import Moved, Scales
+from services.autoscaler.replica_sync import TargetMarker, replicas_of_members
+from services.autoscaler.scaling_effects import Outcome, Rescale, Round, Tell, WriteStatus
+from services.autoscaler.schedule_decision import Run, Schedule, TellOfSchedule, WriteHistory, decide_schedule
+from services.autoscaler.settings import AutoscalerSettings
+from services.autoscaler.state import AutoscalerState, fold
+
+log = structlog.get_logger("autoscaler")
+
+_GATHER_SECONDS: Final = 0.05
+"""For how long changes of FederatedHPAs are gathered before a round of those is read."""
+_PASSING: Final = frozenset({429, 500, 502, 503, 504})
+_GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
+
+
+class Retry(Exception):
+    """A write that is tried again."""
+
+
+class Autoscaler(Decider[AutoscalerState, PolicyKey]):
+    """Samples and schedules in, replicas out."""
+
+    name = "autoscaler"
+    filters = (
+        "template.>",
+        "binding.>",
+        "placement.>",
+        "eviction.>",
+        "descheduling.>",
+        "rollup.>",
+        "cluster.*",
+        "autoscaling.>",
+    )
+    states = AutoscalerState
+    _control: KubeClient
+    _recorder: EventRecorder
+    _scales: Scales
+    _writes: AutoscalerWrites
+    _members: MemberSet
+    _reader: Rounds
+    _metrics: AutoscalerMetrics
+
+    def __init__(self, settings: AutoscalerSettings) -> None:
+        self._settings = settings
+        self._leading = False
+        self._watches: dict[str, ObjectWatch] = {}
+        self._loop: Supervised | None = None
+        self._marker: TargetMarker | None = None
+        self._changed: set[PolicyKey] = set()
+        self._wake = asyncio.Event()
+        self._waiting: dict[ObjectKey, set[PolicyKey]] = {}
+        """FederatedHPAs by their targets, of which the log did not say enough in the last round."""
+        self._rounds: dict[PolicyKey, tuple[Round, float]] = {}
+        """What was read and no decision has used yet, with the seconds that it took."""
+        self._outcomes: dict[PolicyKey, Outcome] = {}
+        self._scaling: set[PolicyKey] = set()
+        """FederatedHPAs whose replicas are being written."""
+        self._held: dict[PolicyKey, float] = {}
+        self._ended: dict[PolicyKey, dict[str, RuleRun]] = {}
+        self._running: dict[PolicyKey, dict[str, Run]] = {}
+        self._shown: dict[PolicyKey, tuple[str, Mapping[str, object]]] = {}
+        self._acts, self._statuses = _queues()
+        self._trouble = ""
+
+    def fold(self, state: AutoscalerState, message: Message, event: Known) -> Iterable[PolicyKey]:
+        """Apply one fact; autoscalers that wait for one about their target are read at once."""
+        touched = fold(state, message.seq, message.subject, event)
+        if self._leading and self._settings.deployment_replicas_syncer and isinstance(event, StatusRolledUp):
+            self._take_over(state, event.key)
+        if self._waiting and is_of_facet(event) and (waiting := self._waiting.get(event.key)) is not None:
+            self._changed |= waiting
+            self._wake.set()
+        return touched
+
+    def _take_over(self, state: AutoscalerState, key: ObjectKey) -> None:
+        """Set the replicas of a template to those that its members have, where it follows them."""
+        target = state.objects[key]
+        replicas = replicas_of_members(state, target)
+        if replicas is not None and target.bound is not None:
+            write = partial(self._scales.write, key, target.bound.api_version, replicas, target.bound.replicas)
+            self._acts.submit(key, partial(_taken, write, key))
+
+    def unreadable(self, state: AutoscalerState, message: Message) -> Iterable[PolicyKey]:
+        """The autoscaler of which a newer version has written."""
+        own = message.subject.partition(".")[0] in BY_KIND
+        return (policy_key(message.subject),) if own else ()
+
+    def recover(self, state: AutoscalerState) -> Iterable[PolicyKey]:
+        """Schedules: a rule may be due."""
+        return list(state.schedules)
+
+    def decide(self, state: AutoscalerState, key: PolicyKey, now: float) -> Decision:
+        """What becomes of one autoscaler, or of one schedule."""
+        if not self._knows(key):
+            return NOTHING
+        if key.kind == CRON_FEDERATED_HPA:
+            return self._decide_schedule(state, key, now)
+        last = state.scaling.get(key)
+        if key not in self._watches[FEDERATED_HPA].objects:
+            for kept in (self._rounds, self._outcomes, self._held, self._shown):
+                kept.pop(key, None)
+            return release(key, last)
+        outcome = self._outcomes.pop(key, None)
+        if outcome is not None and last is not None:
+            self._scaling.discard(key)
+            return settle(last, outcome, now)
+        given, took = self._rounds.pop(key, (None, 0.0))
+        if given is None or key in self._scaling:
+            return NOTHING
+        made = decide(last, given, now)
+        self._held[key] = now
+        self._metrics.decided(made.action, made.error, _kinds(given), took)
+        if any(isinstance(effect, Rescale) for effect in made.effects):
+            self._scaling.add(key)
+        return made
+
+    def _decide_schedule(self, state: AutoscalerState, key: PolicyKey, now: float) -> Decision:
+        found = self._watches[CRON_FEDERATED_HPA].objects.get(key)
+        given = Schedule(found.uid, found.generation, found.fields) if found is not None else None
+        last = state.schedules.get(key)
+        closed = {rule.name: rule.last for rule in last.rules if not rule.running} if last is not None else {}
+        # What a run came to is kept until the log has it: a decision may be made again.
+        ended = {name: run for name, run in self._ended.get(key, {}).items() if closed.get(name) != run.scheduled}
+        running = {name: run for name, run in self._running.get(key, {}).items() if closed.get(name) != run.scheduled}
+        made = decide_schedule(last, given, key, now, ended, frozenset(running))
+        running.update((effect.rule["name"], effect) for effect in made.effects if isinstance(effect, Run))
+        self._ended[key], self._running[key] = ended, running
+        return made
+
+    def _knows(self, key: PolicyKey) -> bool:
+        """Whether the objects of its kind are known, so that one that is missing is gone."""
+        watch = self._watches.get(key.kind)
+        return self._leading and watch is not None and watch.synced
+
+    async def start(self, context: Context[AutoscalerState, PolicyKey]) -> None:
+        """Open the control plane."""
+        await super().start(context)
+        settings = self._settings
+        self._control = await open_kubeconfig(settings.control_kubeconfig, connections=16)
+        self._control.guard = context.guard
+        self._recorder = EventRecorder(self._control, context.clock.now)
+        self._scales = Scales(self._control)
+        self._writes = AutoscalerWrites(self._control, self._scales, context.clock.now)
+        self._members = await MemberSet.open(settings, context, self._control)
+        source = ControlPlaneMetrics(self._control, settings.metrics_timeout, settings.metrics_at_once)
+        self._reader = Rounds(
+            settings, context.projection.state, self._scales, source, self._members.followed, self._members.attend
+        )
+        self._metrics = AutoscalerMetrics(
+            context.metrics, context.projection.state, self._members.followed, lambda: self._reader.requests
+        )
+        context.health.check("autoscalers", self._watch_trouble)
+        context.health.fact("rounds", lambda: self._trouble)
+        context.health.fact("samples", lambda: dict(sorted(self._reader.troubles.items())[:5]))
+
+    async def on_leading(self) -> None:
+        """Watch what scales, and begin with rounds."""
+        self._leading = True
+        for kind in PLURALS:
+            self._watches[kind] = ObjectWatch(self._control, _GROUP_VERSION, PLURALS[kind], kind, self._seen)
+        if self._settings.hpa_scale_target_marker:
+            self._marker = TargetMarker(self._control, self._scales)
+        self._loop = supervise("rounds", self._run)
+
+    async def on_following(self) -> None:
+        """Another instance scales now."""
+        self._leading = False
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            await loop.close()
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            await marker.close()
+        watches, self._watches = self._watches, {}
+        await asyncio.gather(*(watch.close() for watch in watches.values()))
+        queues = (self._acts, self._statuses)
+        self._acts, self._statuses = _queues()
+        await asyncio.gather(*(queue.close() for queue in queues))
+        await self._members.drop()
+        await self._recorder.drop()
+        for kept in (self._rounds, self._outcomes, self._held, self._ended, self._running, self._shown):
+            kept.clear()
+        self._scaling.clear()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        await self.on_following()
+        await self._members.close()
+        await self._control.close()
+
+    async def perform(self, effects: Sequence[object]) -> None:
+        """Write beside the decisions: a slow control plane holds up no other autoscaler."""
+        for effect in effects:
+            match effect:
+                case Rescale():
+                    self._acts.submit(effect.key, partial(self._rescale, effect))
+                case Run():
+                    self._acts.submit((effect.key, effect.rule["name"]), partial(self._carry_out, effect))
+                case WriteStatus() | WriteHistory():
+                    self._show(effect)
+                case Tell() | TellOfSchedule():
+                    self._recorder.tell(effect.note)
+                case _:
+                    raise TypeError(f"the autoscaler has no effect {effect!r}")
+
+    def _seen(self, key: PolicyKey) -> None:
+        """An autoscaler or a schedule is another one, or gone."""
+        if key.kind == CRON_FEDERATED_HPA or key not in self._watches[FEDERATED_HPA].objects:
+            self.context.mark((key,))
+            return
+        self._changed.add(key)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        """Read rounds of all FederatedHPAs at every period, and of those that changed in between."""
+        loop, period = asyncio.get_running_loop(), self._settings.horizontal_pod_autoscaler_sync_period
+        due = loop.time()
+        while True:
+            await set_within(self._wake, max(due - loop.time(), 0.0))
+            watch = self._watches.get(FEDERATED_HPA)
+            if watch is None or not watch.synced:
+                await asyncio.sleep(_GATHER_SECONDS)
+                continue
+            whole = loop.time() >= due
+            if whole:
+                due = loop.time() + max(period, _GATHER_SECONDS)
+            else:
+                await asyncio.sleep(_GATHER_SECONDS)
+            self._wake.clear()
+            changed, self._changed = self._changed, set()
+            await self._round(watch, None if whole else frozenset(changed))
+
+    async def _round(self, watch: ObjectWatch, only: frozenset[PolicyKey] | None) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            rounds = await self._reader.read(dict(watch.objects), self.context.clock.now, only)
+        except Exception as error:
+            self._trouble = f"{type(error).__name__}: {error}"[:500]
+            log.error("round_failed", reason=self._trouble, exc_info=error)
+            self._metrics.round_ended(loop.time() - began, succeeded=False)
+            return
+        took = loop.time() - began
+        self._trouble = ""
+        if only is None:
+            self._waiting = {}
+        for given in rounds:
+            if given.refusal is not None and given.target is not None:
+                self._waiting.setdefault(given.target, set()).add(given.key)
+            self._rounds[given.key] = (replace(given, held=self._held.get(given.key, 0.0)), took)
+        self.context.mark([given.key for given in rounds])
+        if only is None:
+            self._metrics.round_ended(took, succeeded=True)
+        self._metrics.pulled(_kinds(*rounds), took)
+
+    async def _rescale(self, effect: Rescale) -> None:
+        target = self.state.objects.get(effect.target)
+        bound = target.bound if target is not None else None
+        if bound is None:
+            outcome = Outcome(effect.replicas, "the target is not propagated any more")
+        else:
+            outcome = await self._writes.rescale(effect, bound.api_version)
+        self._outcomes[effect.key] = outcome
+        self.context.mark((effect.key,))
+
+    async def _carry_out(self, effect: Run) -> None:
+        began = asyncio.get_running_loop().time()
+        run = await self._writes.run(effect)
+        self._metrics.ran(asyncio.get_running_loop().time() - began, succeeded=not run.problem)
+        self._ended.setdefault(effect.key, {})[effect.rule["name"]] = run
+        self.context.mark((effect.key,))
+
+    def _show(self, effect: WriteStatus | WriteHistory) -> None:
+        """Write a status unless it is shown already, or was written just now."""
+        watch = self._watches.get(effect.key.kind)
+        found = watch.objects.get(effect.key) if watch is not None else None
+        if found is None or found.uid != effect.uid:
+            return
+        written = self._shown.get(effect.key)
+        present = {**found.status, **written[1]} if written is not None and written[0] == effect.uid else found.status
+        if shows(present, effect.status):
+            return
+        self._statuses.submit(effect.key, partial(self._write_status, effect))
+
+    async def _write_status(self, effect: WriteStatus | WriteHistory) -> None:
+        try:
+            await self._writes.status(effect.key, effect.uid, effect.status)
+        except ApiError as error:
+            if error.status in _PASSING:
+                raise Retry(str(error)) from error
+            log.warning("status_refused", key=str(effect.key), reason=str(error)[:500])
+            return
+        self._shown[effect.key] = (effect.uid, effect.status)
+
+    def _watch_trouble(self) -> str:
+        return next((watch.trouble for watch in self._watches.values() if watch.trouble), "")
+
+
+async def _taken(write: Callable[[], Awaitable[bool]], key: ObjectKey) -> None:
+    try:
+        await write()
+    except (ApiError, Unreachable, Moved) as error:
+        # The next report of a member asks for it again.
+        log.warning("replicas_not_taken_over", key=str(key), reason=str(error)[:500])
+
+
+def _queues() -> tuple[Background[object], Background[PolicyKey]]:
+    """Scales are written before statuses: each has a queue of its own."""
+    return Background(concurrency=16), Background(concurrency=8, retry=(Retry, Unreachable), longest_pause=5.0)
+
+
+def _kinds(*rounds: Round) -> dict[str, bool]:
+    """Types of metrics, and whether all of each could be read."""
+    found: dict[str, bool] = {}
+    for given in rounds:
+        for kind, reading in zip(given.kinds, given.readings, strict=False):
+            found[kind] = found.get(kind, True) and not reading.problem
+    return found

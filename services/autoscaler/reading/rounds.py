@@ -1,0 +1,357 @@
+"""Reads, for all FederatedHPAs at once, what their decisions are made from.
+
+A round asks each member once for samples, the control plane once for each distinct custom or external metric, and for
+the scale of a template only after that has changed; the rest is on the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from schemas.events.autoscaling import ClusterScale, MetricReading
+from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
+from services._kit.kube.client import ApiError, Unreachable
+from services._rules.autoscaling.metric_specs import MetricSpec, metric_specs
+from services._rules.autoscaling.pod_readings import MetricError, PodView, Sample, Startup, read_pods
+from services._rules.autoscaling.scaling_conditions import SCALING_ACTIVE
+from services._rules.kubernetes.selectors import LabelSelectorError, Selector, parse_selector
+from services.autoscaler.reading.member_pods import MemberPods, PodUse
+from services.autoscaler.reading.metric_source import Answer, MetricSource, Question
+from services.autoscaler.reading.object_watch import Watched
+from services.autoscaler.reading.pod_index import Shape
+from services.autoscaler.reading.round_rules import (
+    Place,
+    ambiguity,
+    pending,
+    rivals,
+    scales_to_zero,
+    shared_samples,
+    unique_views,
+)
+from services.autoscaler.reading.scale_access import Scale, Scales
+from services.autoscaler.scaling_effects import Refusal, Round
+from services.autoscaler.settings import AutoscalerSettings
+from services.autoscaler.state import AutoscalerState, Target
+
+_AT_ONCE: Final = 16
+_BREATH: Final = 20
+"""Autoscalers that are read before other tasks have their turn."""
+
+Uses = Mapping[tuple[str, str], PodUse]
+
+
+class _Job(Struct):
+    """One FederatedHPA on its way through a round."""
+
+    key: PolicyKey
+    watched: Watched
+    specs: tuple[MetricSpec, ...]
+    refusal: Refusal | None = None
+    place: ObjectKey | None = None
+    target: Target | None = None
+    scale: Scale = Scale(0, "")
+    selector: Selector | None = None
+    clusters: tuple[ClusterScale, ...] = ()
+    questions: dict[int, Question] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> Manifest:
+        """What it scales."""
+        return self.watched.reference
+
+    @property
+    def present(self) -> list[str]:
+        """Clusters that may be asked."""
+        return [item.cluster for item in self.clusters if not item.away]
+
+    @property
+    def samples_wanted(self) -> bool:
+        """Whether it needs what containers use."""
+        return any(spec.of_resource and not spec.problem for spec in self.specs)
+
+
+class Rounds:
+    """Reads rounds; `members` are those that are followed."""
+
+    def __init__(
+        self,
+        settings: AutoscalerSettings,
+        state: AutoscalerState,
+        scales: Scales,
+        source: MetricSource,
+        members: Mapping[str, MemberPods],
+        attend: Callable[[Mapping[str, frozenset[str]]], None],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._scales = scales
+        self._source = source
+        self._members = members
+        self._attend = attend
+        self._startup = Startup(
+            settings.horizontal_pod_autoscaler_cpu_initialization_period,
+            settings.horizontal_pod_autoscaler_initial_readiness_delay,
+        )
+        self._ambiguous: dict[PolicyKey, str] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self.requests = 0
+        """Lists of samples that members were asked for."""
+        self.troubles: dict[str, str] = {}
+        """Why the samples of members could not be read in the last round."""
+
+    async def read(
+        self, watched: Mapping[PolicyKey, Watched], now: Callable[[], float], only: Collection[PolicyKey] | None = None
+    ) -> list[Round]:
+        """What every FederatedHPA is decided from; `only` reads some of them, beside what was found of all before."""
+        jobs = [_job(key, found) for key, found in watched.items() if only is None or key in only]
+        await asyncio.gather(*(self._locate(job) for job in jobs))
+        going = [job for job in jobs if job.refusal is None]
+        self._follow(going, only is None)
+        questions = frozenset(question for job in going for question in job.questions.values())
+        uses, answers = await asyncio.gather(self._samples(going), self._source.ask(questions))
+        owners: dict[tuple[str, str, str], PolicyKey] = {}
+        if only is None:
+            self._ambiguous = {}
+        self._ambiguous.update(rivals((key, found.reference) for key, found in watched.items()))
+        rounds = []
+        for number, job in enumerate(jobs):
+            rounds.append(self._round(job, uses, answers, owners, now()))
+            if number % _BREATH == _BREATH - 1:
+                await asyncio.sleep(0)
+        return [self._unambiguous(each) for each in rounds]
+
+    async def _locate(self, job: _Job) -> None:
+        """Find the target on the log, its scale in the control plane, and its clusters."""
+        async with self._room:
+            try:
+                job.refusal = await self._found(job)
+            except (ApiError, Unreachable) as error:
+                message = f"the HPA controller was unable to get the target's current scale: {error}"
+                job.refusal = Refusal("FailedGetScale", "FailedGetScale", message[:1000])
+
+    async def _found(self, job: _Job) -> Refusal | None:
+        api_version, kind = str(job.reference.get("apiVersion") or ""), str(job.reference.get("kind") or "")
+        name = str(job.reference.get("name") or "")
+        place = self._state.named.get((api_version, kind, job.key.namespace, name))
+        target = self._state.objects.get(place) if place is not None else None
+        if place is None or target is None or target.bound is None:
+            return await self._unbound(job, api_version, kind, name)
+        job.place, job.target = place, target
+        generation = target.template_generation
+        job.scale = await self._scales.read(place, api_version, target.uid, generation)
+        if not target.targets:
+            message = f"{kind} {job.key.namespace}/{name} is placed in no cluster"
+            return Refusal("FailedGetTargetClusters", "FailedGetTargetClusters", message)
+        if (waits := pending(target, job.scale.replicas)) is not None:
+            return waits
+        if not job.scale.selector:
+            message = "selector is required: the scale of the target has none in its status"
+            return Refusal("InvalidSelector", "SelectorRequired", message, SCALING_ACTIVE)
+        try:
+            job.selector = parse_selector(job.scale.selector)
+        except LabelSelectorError as error:
+            message = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            return Refusal("InvalidSelector", "InvalidSelector", message, SCALING_ACTIVE)
+        job.clusters = self._state.scales(target, job.scale.replicas)
+        for number, spec in enumerate(job.specs):
+            if not spec.problem and not spec.of_resource:
+                question = await self._question(job, spec)
+                if question is not None:
+                    job.questions[number] = question
+        return None
+
+    async def _unbound(self, job: _Job, api_version: str, kind: str, name: str) -> Refusal:
+        """Say whether the target is missing, cannot be scaled, or is not propagated."""
+        place = await self._scales.place(api_version, kind, job.key.namespace, name)
+        if place is None:
+            message = f"the control plane serves no {kind} of {api_version or 'no apiVersion'}"
+            return Refusal("FailedGetScaleTargetRef", "FailedGetScaleTargetRef", message)
+        try:
+            job.place, job.scale = place, await self._scales.read(place, api_version, "", 0)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            message = f"{kind} {job.key.namespace}/{name} does not exist, or has no scale: {error}"
+            return Refusal("FailedGetScaleTargetRef", "FailedGetScaleTargetRef", message[:1000])
+        message = f"no policy propagates {kind} {job.key.namespace}/{name}: there is no binding of it"
+        return Refusal("FailedGetBinding", "FailedGetBindings", message)
+
+    async def _question(self, job: _Job, spec: MetricSpec) -> Question | None:
+        namespace = job.key.namespace
+        if spec.kind == "External":
+            return Question(namespace, spec.name, metric_selector=spec.selector)
+        if spec.kind == "Pods":
+            selector = str(job.selector)
+            return Question(namespace, spec.name, "pods", kind="Pod", selector=selector, metric_selector=spec.selector)
+        api_version, kind, name = spec.object
+        place = await self._scales.place(api_version or "v1", kind, namespace, name)
+        if place is None:
+            return None
+        return Question(namespace, spec.name, place.group_resource, name, kind, metric_selector=spec.selector)
+
+    def _follow(self, going: Iterable[_Job], everything: bool) -> None:
+        """Have the members followed that run a target; a round of some autoscalers ends no following."""
+        wanted: dict[str, set[str]] = {}
+        for job in going:
+            for cluster in job.present:
+                wanted.setdefault(cluster, set()).add(job.key.namespace)
+        if not everything:
+            for cluster in self._members:
+                wanted.setdefault(cluster, set())
+        self._attend({cluster: frozenset(namespaces) for cluster, namespaces in wanted.items()})
+
+    async def _samples(self, going: Iterable[_Job]) -> dict[str, Uses]:
+        """What pods use, by cluster; a cluster that does not answer is missing."""
+        wanted: dict[str, set[str]] = {}
+        for job in going:
+            if job.samples_wanted:
+                for cluster in job.present:
+                    wanted.setdefault(cluster, set()).add(job.key.namespace)
+        room = asyncio.Semaphore(self._settings.metrics_at_once)
+        found: dict[str, Uses] = {}
+        self.troubles = {}
+
+        async def ask(cluster: str, namespaces: set[str]) -> None:
+            member = self._members.get(cluster)
+            if member is None:
+                return
+            async with room:
+                self.requests += 1
+                try:
+                    await member.opened(self._settings.metrics_timeout)
+                    namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
+                    found[cluster] = await member.samples(namespace, self._settings.metrics_timeout)
+                except (ApiError, Unreachable) as error:
+                    self.troubles[cluster] = str(error)[:500]
+
+        await asyncio.gather(*(ask(cluster, namespaces) for cluster, namespaces in wanted.items()))
+        return found
+
+    def _round(
+        self,
+        job: _Job,
+        uses: Mapping[str, Uses],
+        answers: Mapping[Question, Answer],
+        owners: dict[tuple[str, str, str], PolicyKey],
+        now: float,
+    ) -> Round:
+        settings = self._settings
+        readings: tuple[MetricReading, ...] = ()
+        if job.refusal is None:
+            pods, problem = self._pods(job, owners)
+            readings = tuple(
+                self._reading(job, number, spec, pods, problem, uses, answers, now)
+                for number, spec in enumerate(job.specs)
+            )
+        return Round(
+            key=job.key,
+            uid=job.watched.uid,
+            spec=job.watched.spec,
+            generation=job.watched.generation,
+            target=job.place,
+            current=job.scale.replicas,
+            scales=job.clusters,
+            readings=readings,
+            refusal=job.refusal,
+            kinds=tuple(spec.kind for spec in job.specs),
+            least_zero=scales_to_zero(job.watched.metadata["annotations"], job.specs),
+            window=settings.horizontal_pod_autoscaler_downscale_stabilization,
+            tolerance=settings.horizontal_pod_autoscaler_tolerance,
+        )
+
+    def _pods(self, job: _Job, owners: dict[tuple[str, str, str], PolicyKey]) -> tuple[list[tuple[str, Shape]], str]:
+        """The pods of a target in all clusters that may be asked; why they are not all known."""
+        found, problem = [], ""
+        assert job.selector is not None
+        for cluster in job.present:
+            member = self._members.get(cluster)
+            why = member.known if member is not None else "it is not followed yet"
+            if member is None or why:
+                problem = problem or f"pods of cluster {cluster} are not known: {why}"
+                continue
+            for shape in member.index.selected(job.key.namespace, job.selector):
+                found.append((cluster, shape))
+                owner = owners.setdefault((cluster, shape.namespace, shape.name), job.key)
+                if owner != job.key:
+                    self._ambiguous[job.key], self._ambiguous[owner] = owner.name, job.key.name
+        return found, problem
+
+    def _reading(
+        self,
+        job: _Job,
+        number: int,
+        spec: MetricSpec,
+        pods: list[tuple[str, Shape]],
+        problem: str,
+        uses: Mapping[str, Uses],
+        answers: Mapping[Question, Answer],
+        now: float,
+    ) -> MetricReading:
+        """What was read for one metric of one autoscaler."""
+        try:
+            if spec.problem:
+                return MetricReading(problem=spec.problem)
+            answer = answers.get(job.questions[number]) if number in job.questions else None
+            if not spec.of_pods:
+                if answer is None:
+                    raise MetricError(f"the control plane serves no {spec.object[1]} of {spec.object[0] or 'v1'}")
+                total = answer.total
+                if problem and spec.value is not None:
+                    raise MetricError(problem)
+                serving = sum(shape.view.serves for _, shape in pods) if pods else None
+                return MetricReading(value=total, serving=serving)
+            if problem:
+                raise MetricError(problem)
+            views = unique_views(pods)
+            if answer is not None:
+                if answer.problem:
+                    raise MetricError(answer.problem)
+                return MetricReading(
+                    pods=read_pods(views.values(), shared_samples(views, answer.values), now, self._startup)
+                )
+            samples = self._of_containers(job.key.namespace, views, spec, uses)
+            utilization = spec.utilization if spec.average is None else None
+            reading = read_pods(
+                views.values(),
+                samples,
+                now,
+                self._startup,
+                resource=spec.name,
+                container=spec.container,
+                utilization=utilization,
+            )
+            return MetricReading(pods=reading)
+        except MetricError as error:
+            return MetricReading(problem=str(error)[:1000])
+
+    def _of_containers(
+        self, namespace: str, views: Mapping[Place, PodView], spec: MetricSpec, uses: Mapping[str, Uses]
+    ) -> dict[str, Sample]:
+        """Samples by the names that views have. Raises MetricError where no member of a target has answered."""
+        clusters = {cluster for cluster, _ in views}
+        if clusters and not clusters & uses.keys():
+            why = "; ".join(f"cluster {name}: {self.troubles.get(name, 'no answer')}" for name in sorted(clusters)[:3])
+            raise MetricError(f"unable to get metrics for resource {spec.name}: {why}")
+        found = {}
+        for (cluster, name), view in views.items():
+            use = uses.get(cluster, {}).get((namespace, name))
+            sample = use.sample(spec.name, spec.container) if use is not None else None
+            if sample is not None:
+                found[view.name] = sample
+        return found
+
+    def _unambiguous(self, given: Round) -> Round:
+        other = self._ambiguous.get(given.key)
+        if other is None or given.refusal is not None:
+            return given
+        return replace(given, refusal=ambiguity(given.key, other))
+
+
+def _job(key: PolicyKey, watched: Watched) -> _Job:
+    return _Job(key, watched, metric_specs(watched.fields))

@@ -1,0 +1,104 @@
+"""Reads and writes the scale of objects of the control plane, as few times as what is known of them allows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.keys import ObjectKey
+from schemas.manifest import Manifest
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+
+_DISCOVERY_SECONDS: Final = 30.0
+_TRIES: Final = 5
+_CONFLICT: Final = 409
+_MOST_KNOWN: Final = 50_000
+
+
+class Scale(Struct, frozen=True):
+    """Replicas that a template asks for, and the selector of its pods."""
+
+    replicas: int
+    selector: str
+
+
+class Moved(Exception):
+    """The replicas are not those that a decision was made from; the message has both."""
+
+
+class Scales:
+    """The scale of templates; one that was read counts until the template changes."""
+
+    def __init__(self, control: KubeClient) -> None:
+        self._control = control
+        self._known: dict[ObjectKey, tuple[tuple[str, int], Scale]] = {}
+        self._plurals: dict[tuple[str, str], str] = {}
+        self._discovered = float("-inf")
+        self._discovering = asyncio.Lock()
+
+    async def read(self, key: ObjectKey, api_version: str, uid: str, generation: int) -> Scale:
+        """The scale of a template of which the log knows uid and generation; raises ApiError and Unreachable."""
+        known = self._known.get(key)
+        if known is not None and generation and known[0] == (uid, generation):
+            return known[1]
+        found = _scale(await self._control.get(_path(key, api_version)))
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = ((uid, generation), found)
+        return found
+
+    async def place(self, api_version: str, kind: str, namespace: str, name: str) -> ObjectKey | None:
+        """The key of an object by the name of its kind; None where no such kind is served. Raises as `read`."""
+        plural = self._plurals.get((api_version, kind))
+        if plural is None:
+            await self._discover()
+            plural = self._plurals.get((api_version, kind))
+        group = api_version.rpartition("/")[0]
+        return ObjectKey(group, plural, namespace, name) if plural is not None else None
+
+    async def write(self, key: ObjectKey, api_version: str, replicas: int, before: int | None = None) -> bool:
+        """Set the replicas of a template; whether that changed them.
+
+        With `before`, only if it has those; raises Moved otherwise, and ApiError and Unreachable.
+        """
+        path = _path(key, api_version)
+        for attempt in range(_TRIES):
+            scale = await self._control.get(path)
+            present = int((scale.get("spec") or {}).get("replicas") or 0)
+            if before is not None and present not in (before, replicas):
+                raise Moved(f"the target has {present} replicas by now, the decision was made from {before}")
+            if present == replicas:
+                return False
+            scale["spec"] = {**(scale.get("spec") or {}), "replicas": replicas}
+            try:
+                await self._control.update(path, scale)
+            except ApiError as error:
+                if error.status != _CONFLICT or attempt == _TRIES - 1:
+                    raise
+                continue
+            finally:
+                self._known.pop(key, None)
+            return True
+        raise Unreachable(f"{path} was changed by others {_TRIES} times in a row")
+
+    async def _discover(self) -> None:
+        """Read which kinds there are, not more often than every half a minute."""
+        async with self._discovering:
+            now = asyncio.get_running_loop().time()
+            if now - self._discovered < _DISCOVERY_SECONDS:
+                return
+            resources = await self._control.discover(preferred=False)
+            self._discovered = now
+            self._plurals = {(item.api_version, item.kind): item.name for item in resources}
+
+
+def _scale(manifest: Manifest) -> Scale:
+    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
+    return Scale(int(spec.get("replicas") or 0), str(status.get("selector") or ""))
+
+
+def _path(key: ObjectKey, api_version: str) -> str:
+    version = api_version.rpartition("/")[2]
+    return resource_path(key.group, version, key.resource, key.namespace, key.name, "scale")

@@ -1,0 +1,215 @@
+"""The command `karmadactl init`: installs the control plane on a host cluster, part by part."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from schemas.manifest import Manifest
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._rules.admission.webhook_configurations import Target
+from services._rules.identity import bootstrap_tokens
+from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
+from services._rules.kubernetes.rbac.service_roles import service_objects
+from services.cli.common.control_plane import client_of, kubeconfig_path
+from services.cli.common.running import Failed, NotReady, complain, patience
+from services.cli.common.waiting import answers, opened, wait_until
+from services.cli.hosting.host_manifests import LOG, SERVER, STORE, host_objects
+from services.cli.hosting.host_secrets import host_secrets, make_files
+from services.cli.hosting.init_file import with_file
+from services.cli.hosting.init_options import InitOptions
+from services.cli.hosting.rolling_out import put, until_ready
+from services.cli.hosting.wanted_installation import Wanted, checked, of_options
+from services.cli.installation.certificate_files import GATEWAY_PORT, WEBHOOK_PORT
+from services.cli.installation.gateway_setup import api_services, gateway_service
+from services.cli.installation.install_crds import apply_definitions, apply_webhooks, needed_definitions
+
+_FIRST: Final = (LOG, STORE)
+_ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_ANSWER_SECONDS: Final = 120.0
+
+
+async def init(options: InitOptions) -> int:
+    """Install everything; raises Failed, naming the part that does not get ready."""
+    wanted = of_options(options)
+    if options.place.config is not None:
+        wanted = with_file(wanted, options.place.config)
+    wanted = checked(wanted)
+    for note in wanted.notes:
+        complain(f"note: {note}")
+    path = kubeconfig_path(wanted.kubeconfig)
+    host = await client_of(path, path, wanted.context)
+    try:
+        async with patience("looking at the host cluster"):
+            await _check_port(host, wanted)
+            addresses = [wanted.address] if wanted.address else await node_addresses(host)
+        _say("certificates", f"in {wanted.pki}")
+        kubeconfig = make_files(wanted, addresses)
+        await _install(host, wanted, kubeconfig)
+    finally:
+        await host.close()
+    print(_next_steps(kubeconfig), end="")
+    return 0
+
+
+def _say(part: str, what: str) -> None:
+    print(f"[init] {part}: {what}", flush=True)
+
+
+async def _check_port(host: KubeClient, wanted: Wanted) -> None:
+    for service in (await host.get("/api/v1/services")).get("items") or ():
+        metadata = service["metadata"]
+        ours = (metadata["namespace"], metadata["name"]) == (wanted.namespace, SERVER)
+        if not ours and any(port.get("nodePort") == wanted.port for port in service["spec"].get("ports") or ()):
+            raise Failed(
+                f"port {wanted.port} of the nodes belongs to Service {metadata['namespace']}/{metadata['name']}; "
+                "choose another one with --port"
+            )
+
+
+async def node_addresses(host: KubeClient) -> list[str]:
+    """Addresses of the control plane's nodes, else of the first three; raises Failed where no node has one."""
+    nodes = (await host.get("/api/v1/nodes")).get("items") or []
+    leading = [node for node in nodes if any(role in (node["metadata"].get("labels") or {}) for role in _ROLES)]
+    found = [address for node in leading or nodes[:3] if (address := _address(node))]
+    if not found:
+        raise Failed("no node of the host cluster says its address; give it: --karmada-apiserver-advertise-address")
+    return found
+
+
+def _address(node: Manifest) -> str:
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    internal = [one["address"] for one in addresses if one.get("type") == "InternalIP"]
+    return str(internal[0]) if internal else ""
+
+
+async def _install(host: KubeClient, wanted: Wanted, kubeconfig: Path) -> None:
+    namespace = wanted.namespace
+    # It may be there: what it has stays.
+    await put(host, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    secrets = host_secrets(wanted)
+    for each in secrets:
+        await put(host, each)
+    _say("Secrets", f"{len(secrets)} written")
+    objects = host_objects(wanted)
+    await _roll_out(host, wanted, [one for one in objects if one["metadata"]["name"] in _FIRST])
+    await _roll_out(host, wanted, [one for one in objects if one["metadata"]["name"] == SERVER])
+    async with opened(kubeconfig) as control, patience("preparing the control plane"):
+        await _reached(control)
+        await _prepare(control, wanted)
+    rest = [one for one in objects if one["metadata"]["name"] not in (*_FIRST, SERVER)]
+    await _roll_out(host, wanted, rest)
+
+
+async def _roll_out(host: KubeClient, wanted: Wanted, objects: Sequence[Manifest]) -> None:
+    """Write objects, then wait for each workload among them, in their order."""
+    for item in objects:
+        await put(host, item)
+    for item in objects:
+        if item["kind"] not in ("Deployment", "StatefulSet"):
+            continue
+        name = item["metadata"]["name"]
+        if not item["spec"]["replicas"]:
+            _say(name, "not enabled (karmadactl addons enable)")
+            continue
+        await until_ready(host, item["kind"], wanted.namespace, name, wanted.seconds)
+        _say(name, "ready")
+
+
+async def _reached(control: KubeClient) -> None:
+    try:
+        await wait_until(f"the control plane at {control.server}", lambda: answers(control), _ANSWER_SECONDS)
+    except NotReady as error:
+        raise Failed(
+            f"{error}; it has to be reached from here: give an address that is with "
+            "--karmada-apiserver-advertise-address, and open the port (--port)"
+        ) from error
+
+
+async def _prepare(control: KubeClient, wanted: Wanted) -> None:
+    """Write into the control plane what it needs: definitions, rights, where bindings come from, who is asked."""
+    _say("definitions", await apply_definitions(control, needed_definitions()))
+    roles = list(service_objects())
+    for item in roles:
+        await put(control, item)
+    _say("rights", f"{len(roles)} objects")
+    authority = (wanted.pki / "ca.crt").read_bytes()
+    bundle = base64.b64encode(authority).decode()
+    for item in (
+        *gateway_service(f"gateway.{wanted.namespace}.svc"),
+        *api_services(bundle, GATEWAY_PORT),
+        *(() if await _told(control) else bootstrap_objects(control.server, bundle)),
+    ):
+        await put(control, item)
+    url = f"https://webhook.{wanted.namespace}.svc:{WEBHOOK_PORT}"
+    _say("webhooks", await apply_webhooks(control, Target(bundle, url=url)))
+
+
+async def _told(control: KubeClient) -> bool:
+    """Whether the control plane tells by itself who it is, as the embedded one does."""
+    place, name = bootstrap_tokens.INFO_NAMESPACE, bootstrap_tokens.INFO_NAME
+    try:
+        await control.get(resource_path("", "v1", "configmaps", place, name))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def bootstrap_objects(server: str, bundle: str) -> list[Manifest]:
+    """What clusters that register themselves with a token read and may do (docs/joining.md)."""
+    kubeconfig = (
+        "apiVersion: v1\nkind: Config\nclusters:\n"
+        f"- name: ''\n  cluster:\n    server: {server}\n    certificate-authority-data: {bundle}\n"
+    )
+    place = bootstrap_tokens.INFO_NAMESPACE
+    reader = {"name": "system:karmada:bootstrap-signer-clusterinfo", "namespace": place}
+    requester = {"name": "system:karmada:agent-bootstrap"}
+    requests = {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"]}
+    info = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [bootstrap_tokens.INFO_NAME]}
+
+    def bound(kind: str, metadata: dict[str, str], subject: dict[str, str]) -> Manifest:
+        return {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
+            "subjects": [{"apiGroup": RBAC, **subject}],
+        }
+
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": bootstrap_tokens.INFO_NAME, "namespace": place},
+            "data": {bootstrap_tokens.INFO_KEY: kubeconfig},
+        },
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": reader, "rules": [{**info, "verbs": ["get"]}]},
+        bound("Role", reader, {"kind": "User", "name": "system:anonymous"}),
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": requester,
+            "rules": [{**requests, "verbs": ["create", "get"]}],
+        },
+        bound("ClusterRole", requester, {"kind": "Group", "name": bootstrap_tokens.DEFAULT_GROUP}),
+    ]
+
+
+def _next_steps(kubeconfig: Path) -> str:
+    file = shlex.quote(str(kubeconfig))
+    return f"""
+The control plane is installed. Its kubeconfig is {kubeconfig}.
+
+Members that the control plane reaches (push):
+  karmadactl --kubeconfig {file} join NAME --cluster-kubeconfig MEMBER-KUBECONFIG
+Members that register themselves (pull); this prints what to type where their kubeconfig is:
+  karmadactl --kubeconfig {file} token create --print-register-command
+What there is:
+  karmadactl --kubeconfig {file} get clusters
+"""

@@ -1,0 +1,1 @@
+"""What the control plane and its members hold, side by side: the commands get and top."""

@@ -1,0 +1,1 @@
+"""Simulated members of an installation: what their pods use."""

@@ -1,0 +1,1 @@
+"""Metrics of all members as one: who may read them, which members are asked, and how their answers become one."""

@@ -1,0 +1,1 @@
+"""What happens inside of simulated containers: their logs, a small shell, an HTTP responder, and who may enter."""

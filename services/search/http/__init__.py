@@ -1,0 +1,1 @@
+"""The API of search: who asks, for what, and how it is answered."""

@@ -1,0 +1,216 @@
+"""All members as one API server: the cache of search and the global proxy, with kubectl (journeys 97, 98, 100, 101)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.manifest import Manifest
+from tests.e2e.fleet import Failed, Fleet, Kubectl, until, until_equal
+from tests.e2e.space import Space
+
+MARK = "resource.karmada.io/cached-from-cluster"
+SEARCH = "/apis/search.karmada.io/v1alpha1"
+PROXY = f"{SEARCH}/proxying/karmada/proxy"
+
+
+def registry(name: str, *kinds: tuple[str, str], clusters: tuple[str, ...] = ()) -> Manifest:
+    """A ResourceRegistry for kinds of some clusters, of all without any."""
+    return {
+        "apiVersion": "search.karmada.io/v1alpha1",
+        "kind": "ResourceRegistry",
+        "metadata": {"name": name},
+        "spec": {
+            "targetCluster": {"clusterNames": list(clusters)},
+            "resourceSelectors": [{"apiVersion": version, "kind": kind} for version, kind in kinds],
+        },
+    }
+
+
+@pytest.fixture
+def registered(space: Space) -> Iterator[Space]:
+    """A namespace while pods, nodes, config maps and Deployments of two members are selected."""
+    watched = registry(
+        f"{space.name}-some", ("v1", "Pod"), ("v1", "Node"), ("v1", "ConfigMap"), clusters=("member1", "member2")
+    )
+    deployed = registry(f"{space.name}-deploy", ("apps/v1", "Deployment"), clusters=("member1", "member2"))
+    for each in (watched, deployed):
+        space.apply(each)
+    yield space
+    for each in (watched, deployed):
+        space.control.delete("resourceregistry", each["metadata"]["name"])
+
+
+def beside(space: Space, kubeconfig: Path, *, token: str = "", namespace: str = "") -> Kubectl:
+    """kubectl whose kubeconfig names the global proxy as its server."""
+    config = json.loads(space.control.run("config", "view", "--minify", "--flatten", "-o", "json"))
+    config["clusters"][0]["cluster"]["server"] += PROXY
+    config["contexts"][0]["context"]["namespace"] = namespace or space.name
+    if token:
+        config["users"][0]["user"] = {"token": token}
+    kubeconfig.write_text(json.dumps(config))
+    return Kubectl(kubeconfig)
+
+
+@pytest.fixture
+def everywhere(registered: Space, tmp_path: Path) -> Kubectl:
+    """kubectl of the global proxy, once it knows what is selected."""
+    kubectl = beside(registered, tmp_path / "view.kubeconfig")
+    until_equal("clusters of the nodes", lambda: sorted(set(_origins(kubectl, "nodes"))), ["member1", "member2"])
+    return kubectl
+
+
+def _origins(kubectl: Kubectl, kind: str, *more: str) -> list[str]:
+    found = json.loads(kubectl.run("get", kind, *more, "-o", "json"))
+    return [item["metadata"]["annotations"][MARK] for item in found["items"]]
+
+
+def pods_in(space: Space, member: str, *names: str) -> None:
+    """Pods that run in a member."""
+    for name in names:
+        space.member[member].apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": space.name, "labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "nginx:1.27"}]},
+            }
+        )
+
+    def running() -> bool:
+        found = space.member[member].items("pods", space.name)
+        return {pod["metadata"]["name"] for pod in found if pod.get("status", {}).get("phase") == "Running"} >= set(
+            names
+        )
+
+    until(f"running pods of {member}", running)
+
+
+def listed(kubectl: Kubectl, *more: str) -> list[list[str]]:
+    return [line.split() for line in kubectl.run("get", "pods", "--no-headers", *more).splitlines()]
+
+
+def test_search_cache_lists_objects_of_all_members(registered: Space) -> None:
+    space = registered
+    deployment = space.load("web.yaml")
+    name = deployment["metadata"]["name"]
+    space.apply(deployment)
+    space.policy(deployment, {"clusterAffinity": {"clusterNames": ["member1", "member2"]}})
+    path = f"{SEARCH}/search/cache/apis/apps/v1/namespaces/{space.name}/deployments/{name}"
+
+    def origins() -> list[str]:
+        found = json.loads(space.control.run("get", "--raw", path))
+        assert found["kind"] == "DeploymentList"
+        return sorted(item["metadata"]["annotations"][MARK] for item in found["items"])
+
+    until_equal("clusters of the Deployment", origins, ["member1", "member2"])
+
+
+def test_members_are_read_as_one_cluster(registered: Space, everywhere: Kubectl) -> None:
+    pods_in(registered, "member1", "a")
+    pods_in(registered, "member2", "b")
+    pods_in(registered, "member3", "c")
+    until_equal(
+        "pods", lambda: [row[:3] for row in listed(everywhere)], [["a", "1/1", "Running"], ["b", "1/1", "Running"]]
+    )
+    assert [row[0] for row in listed(everywhere, "--chunk-size=1", "-l", "app=web")] == ["a", "b"]
+    assert _origins(everywhere, "pods") == ["member1", "member2"]
+    found = json.loads(everywhere.run("get", "pod", "b", "-o", "json"))
+    assert found["metadata"]["annotations"][MARK] == "member2"
+    assert "nginx:1.27" in everywhere.run("describe", "pod", "b")
+    assert len(everywhere.run("get", "nodes", "--no-headers").splitlines()) == sum(
+        len(registered.member[name].items("nodes")) for name in ("member1", "member2")
+    )
+
+
+def test_members_are_watched_as_one_cluster(registered: Space, everywhere: Kubectl) -> None:
+    with subprocess.Popen(
+        ["kubectl", "--kubeconfig", str(everywhere.kubeconfig), "get", "configmaps", "-w", "-o", "name"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        try:
+            assert watching.stdout is not None
+            for member, name in (("member2", "b"), ("member1", "a")):
+                registered.member[member].run("create", "configmap", name, namespace=registered.name)
+            seen: set[str] = set()
+            while not seen >= {"configmap/a", "configmap/b"}:
+                line = watching.stdout.readline()
+                assert line, "the watch ended"
+                seen.add(line.strip())
+        finally:
+            watching.kill()
+
+
+def test_containers_are_entered_by_the_name_of_the_pod(registered: Space, everywhere: Kubectl) -> None:
+    pods_in(registered, "member2", "b")
+    until("the pod", lambda: listed(everywhere))
+    everywhere.run("logs", "b", "--tail=5")
+    assert "hello" in everywhere.run("exec", "b", "--", "echo", "hello")
+
+
+def test_objects_are_changed_where_they_are(registered: Space, everywhere: Kubectl) -> None:
+    registered.member["member2"].run("create", "configmap", "b", "--from-literal=x=1", namespace=registered.name)
+    until("the config map", lambda: everywhere.run("get", "configmap", "b"))
+    everywhere.run("label", "configmap", "b", "tier=web")
+    document = json.loads(everywhere.run("get", "configmap", "b", "-o", "json"))
+    everywhere.run("replace", "-f", "-", stdin=json.dumps({**document, "data": {"x": "2"}}))
+    stored = registered.held("member2", "configmap", "b") or {}
+    assert (stored["data"], stored["metadata"]["labels"]) == ({"x": "2"}, {"tier": "web"})
+    assert MARK not in json.dumps(stored)
+    with pytest.raises(Failed, match="object has been modified"):
+        everywhere.run("replace", "-f", "-", stdin=json.dumps({**document, "data": {"x": "3"}}))
+    everywhere.run("delete", "configmap", "b")
+    assert registered.held("member2", "configmap", "b") is None
+
+
+def test_equal_names_and_creation_are_refused(registered: Space, everywhere: Kubectl) -> None:
+    for member in ("member1", "member2"):
+        pods_in(registered, member, "twin")
+    until_equal("pods", lambda: [row[0] for row in listed(everywhere)], ["twin", "twin"])
+    for command in (("get", "pod", "twin"), ("logs", "twin"), ("delete", "pod", "twin")):
+        with pytest.raises(Failed, match=r"ambiguous objects in clusters \[member1, member2\]"):
+            everywhere.run(*command)
+    with pytest.raises(Failed, match="create is not supported"):
+        everywhere.run("create", "configmap", "x")
+    assert sorted(registered.where("pod", "twin")) == ["member1", "member2"]
+
+
+def test_other_kinds_are_those_of_the_control_plane(registered: Space, everywhere: Kubectl) -> None:
+    everywhere.run("create", "secret", "generic", "here", "--from-literal=a=b")
+    assert registered.control.get("secret", "here", registered.name) is not None
+    assert registered.where("secret", "here") == []
+    assert "member1" in everywhere.run("get", "clusters.cluster.karmada.io")
+
+
+def test_rights_count_here_and_in_members(registered: Space, everywhere: Kubectl, fleet: Fleet, tmp_path: Path) -> None:
+    space = registered
+    space.control.run("create", "serviceaccount", "tom", namespace=space.name)
+    token = space.control.run("create", "token", "tom", namespace=space.name).strip()
+    tom = beside(space, tmp_path / "tom.kubeconfig", token=token)
+    with pytest.raises(Failed, match="proxying"):
+        tom.run("get", "configmaps")
+    account = f"--serviceaccount={space.name}:tom"
+    name = f"{space.name}-view"
+    resource = "--resource=proxying.search.karmada.io/proxy"
+    space.control.run("create", "clusterrole", name, "--verb=get,list,watch,create,update,patch,delete", resource)
+    space.control.run("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    try:
+        with pytest.raises(Failed, match="cannot list resource"):
+            tom.run("get", "configmaps")
+        for member in ("member1", "member2"):
+            space.member[member].run(
+                "create", "rolebinding", "tom", "--clusterrole=view", account, namespace=space.name
+            )
+        space.member["member1"].run("create", "configmap", "a", namespace=space.name)
+        until("config maps for tom", lambda: "a" in tom.run("get", "configmaps", "-o", "name"))
+        with pytest.raises(Failed, match="cannot delete resource"):
+            tom.run("delete", "configmap", "a")
+        with pytest.raises(Failed, match="cannot list resource"):
+            tom.run("get", "secrets")
+    finally:
+        space.control.run("delete", "clusterrolebinding,clusterrole", name)

@@ -1,0 +1,63 @@
+"""A control plane without rules of its own asks the webhook that `up` runs: defaults, refusals, protection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._rules import constants as const
+from tests.integration.stock.conftest import Stock
+from tests.integration.stock.walking import CLUSTERS, CONFIG_MAPS, POLICIES, found
+from tests.support.waiting import comes_to
+
+
+def policy(name: str, **spec: Any) -> dict[str, Any]:
+    selectors = [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}]
+    return {
+        "apiVersion": const.POLICY_API,
+        "kind": "PropagationPolicy",
+        "metadata": {"name": name},
+        "spec": {"resourceSelectors": selectors, "placement": {"spreadConstraints": [{"maxGroups": 2}]}, **spec},
+    }
+
+
+async def test_policies_are_defaulted_and_released(control: KubeClient) -> None:
+    path = resource_path(*POLICIES, "default")
+    made = await control.create(path, policy("admitted"))
+    assert made["metadata"]["labels"][const.PROPAGATION_POLICY_ID_LABEL]
+    assert made["metadata"]["finalizers"] == [const.PROPAGATION_POLICY_FINALIZER]
+    assert made["spec"]["resourceSelectors"][0]["namespace"] == "default"
+    await control.delete(f"{path}/admitted")
+
+    async def gone() -> bool:
+        return await found(control, f"{path}/admitted") is None
+
+    await comes_to("the policy is released by the detector", gone, True)
+
+
+async def test_a_policy_that_breaks_a_rule_is_refused(control: KubeClient) -> None:
+    wrong = policy("refused", resourceSelectors=[{"apiVersion": "v1", "kind": "ConfigMap"}], preemption="Always")
+    with pytest.raises(ApiError) as refused:
+        await control.create(resource_path(*POLICIES, "default"), wrong)
+    assert (refused.value.status, refused.value.reason) == (403, "Forbidden")
+    assert 'webhook "propagationpolicy.karmada.io" denied the request: spec.resourceSelectors[0].name' in str(
+        refused.value
+    )
+
+
+async def test_members_joined_with_resource_models(control: KubeClient, stock: Stock) -> None:
+    for name in stock.names:
+        cluster = await control.get(f"{resource_path(*CLUSTERS)}/{name}")
+        assert len(cluster["spec"]["resourceModels"]) == 9
+
+
+async def test_a_protected_object_stays(control: KubeClient) -> None:
+    path = resource_path(*CONFIG_MAPS, "default")
+    metadata = {"name": "kept", "labels": {const.DELETION_PROTECTED_LABEL: "Always"}}
+    await control.create(path, {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata})
+    with pytest.raises(ApiError, match="remove its label"):
+        await control.delete(f"{path}/kept")
+    await control.patch(f"{path}/kept", {"metadata": {"labels": None}})
+    await control.delete(f"{path}/kept")
