@@ -92,7 +92,7 @@ def test_services_hold_no_right_to_make_others_theirs(service: str) -> None:
         Access("get", path="/metrics"),
     ):
         assert not index.decide(who, access).allowed, access
-    reads = {"cluster_monitor", "estimator", "executor", "gateway", "search"}
+    reads = {"autoscaler", "cluster_monitor", "estimator", "executor", "gateway", "search"}
     for namespace in (NAMESPACE_CLUSTER, "default"):
         secret = Access("get", resource="secrets", namespace=namespace, name="x")
         wide = service in {"detector", "status_aggregator"}
