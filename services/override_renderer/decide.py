@@ -97,7 +97,7 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     members = [name for name, member in state.clusters.items() if not member.deleting]
     where = state.effective(key, members)
     template = bound.template
-    if isinstance(binding, BindingRequested) and _awaits_division(binding, bound.placement):
+    if isinstance(binding, BindingRequested) and _awaits_scheduling(binding, bound.placement):
         return RenderDecision()
     events: list[WorkEvent] = []
     blobs: list[tuple[str, bytes]] = []
@@ -150,14 +150,15 @@ def _to_be_removed(state: RendererState, bound: Bound, key: ObjectKey) -> set[st
     return bound.works.keys() - {target.name for target in state.required.targets(key)}
 
 
-def _awaits_division(binding: BindingRequested, placement: PlacementEvent | None) -> bool:
-    """Whether the scheduler is about to divide another number of replicas: what stands would be rendered twice.
+def _awaits_scheduling(binding: BindingRequested, placement: PlacementEvent | None) -> bool:
+    """Whether the scheduler is about to decide: what stands would be rendered twice, or taken away and made again.
 
-    A binding that no scheduler may touch is not waited for.
+    It divides another number of replicas, or places an object that took the place of another of its name. A binding
+    that no scheduler may touch is not waited for.
     """
-    if not isinstance(placement, PlacementDecided) or placement.uid != binding.uid or binding.policy is None:
+    if not isinstance(placement, PlacementDecided) or binding.policy is None:
         return False
-    if placement.replicas == binding.replicas:
+    if placement.uid == binding.uid and placement.replicas == binding.replicas:
         return False
     suspension = _spec(binding.spec).suspension or {}
     return not suspension.get("scheduling")

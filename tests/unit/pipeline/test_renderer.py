@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from schemas.codec import Known
+from schemas.events.placement import PlacementFailed
 from schemas.events.policy import PolicyDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import PolicyKey
@@ -63,6 +64,31 @@ def test_scaled_template_waits_for_its_placement() -> None:
     assert renderer.works() == {}
     renderer.given(placement(m1=2, m2=2))
     assert {name: content(work)["spec"]["replicas"] for name, work in renderer.works().items()} == {"m1": 2, "m2": 2}
+
+
+def test_replaced_object_keeps_its_copies_until_it_is_placed() -> None:
+    another = template(deployment(2, uid="u2"), uid="u2")
+    renderer = rendering(binding(2), placement(m1=1, m2=1))
+    renderer.works()
+    renderer.given(another, binding(2, uid="u2"))
+    assert renderer.works() == {}
+    renderer.given(placement(uid="u2", m1=2))
+    works = renderer.works()
+    assert isinstance(works["m1"], WorkRendered)
+    assert works["m1"].uid == "u2"
+    assert isinstance(works["m2"], WorkWithdrawn)
+    unplaced = rendering(binding(2), placement(m1=1, m2=1))
+    unplaced.works()
+    unplaced.given(
+        another,
+        binding(2, uid="u2"),
+        PlacementFailed(key=KEY, uid="u2", reason="NoClusterFit", message="no cluster fits"),
+    )
+    assert {type(work) for work in unplaced.works().values()} == {WorkWithdrawn}
+    paused = rendering(binding(2), placement(m1=1, m2=1))
+    paused.works()
+    paused.given(another, binding(2, uid="u2", suspension={"scheduling": True}))
+    assert {type(work) for work in paused.works().values()} == {WorkWithdrawn}
 
 
 def test_cluster_that_leaves_the_placement_is_withdrawn() -> None:
