@@ -63,6 +63,16 @@ def test_quantities_in_bodies_may_be_numbers() -> None:
     assert found["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "512Mi"}
 
 
+def test_amounts_of_storage_capacities_are_quantities() -> None:
+    kind = kind_of("storage.k8s.io/v1", "CSIStorageCapacity")
+    given = {"metadata": {"name": "c"}, "storageClassName": "fast", "capacity": 1024, "maximumVolumeSize": "0.5Gi"}
+    found = decoded(kind, given)
+    assert (found["capacity"], found["maximumVolumeSize"]) == ("1024", "512Mi")
+    assert "capacity" not in decoded(kind, {"metadata": {"name": "c"}, "storageClassName": "fast"})
+    with pytest.raises(DecodeError, match="quantit"):
+        kind.decode({"metadata": {"name": "c"}, "maximumVolumeSize": "* * * * *"})
+
+
 def test_times_are_written_in_utc() -> None:
     obj = {"metadata": {"name": "a", "deletionTimestamp": "2020-01-01T02:00:00.5+02:00"}}
     assert decoded(kind_of("v1", "ConfigMap"), obj)["metadata"]["deletionTimestamp"] == "2020-01-01T00:00:00Z"

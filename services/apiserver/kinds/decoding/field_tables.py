@@ -76,7 +76,7 @@ def definition(name: str) -> Definition:
     table = msgspec.json.decode(raw) if raw else {"f": []}
     known = {row[0]: row for row in table["f"]}
     for field, code in UNTOLD.get(name, {}).items():
-        known[field] = [field, code, *known.get(field, ["", "", "p"])[2:]]
+        known[field] = [field, code, *(known.get(field, [])[2:] or ["p"])]
     return Definition(name, {**table, "f": list(known.values())})
 
 
