@@ -320,7 +320,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         began = asyncio.get_running_loop().time()
         try:
             run = await self._writes.run(effect)
-        except Exception as error:  # noqa: BLE001 - a run that never ended would be the last one of its rule
+        except Exception as error:
             log.error("rule_failed", key=str(effect.key), rule=effect.rule["name"], exc_info=error)
             problem = f"{type(error).__name__}: {error}"[:500]
             run = RuleRun(effect.scheduled, self.context.clock.now(), problem=problem)

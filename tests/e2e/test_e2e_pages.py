@@ -133,7 +133,7 @@ def test_pages_of_foresight_and_autoscaling_go_as_written(
     del running
     shown = type_in(typed(FORESIGHT), place, environment, SECONDS)
     assert "metrics ask for" in shown
-    assert shown.count("fhpa/web condition met") + shown.count("federatedhpa.autoscaling.karmada.io/web condition met") == 2
+    assert shown.count("federatedhpa.autoscaling.karmada.io/web condition met") == 2
     assert "denied the request: the policy is guarded" in shown
     assert shown.count("Blast radius: 1 workload") >= 3
 

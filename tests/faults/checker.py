@@ -102,9 +102,7 @@ class Audits:
                 file.seek(self._from[member])
                 records = [msgspec.json.decode(line) for line in file if line.endswith(b"\n")]
             found += [
-                (member, record)
-                for record in records
-                if record["user"].startswith(user) and not record.get("refused")
+                (member, record) for record in records if record["user"].startswith(user) and not record.get("refused")
             ]
         return found
 

@@ -20,7 +20,9 @@ def steps(events: Sequence[AutoscalingEvent], writes: int, replicas: int) -> lis
     complaints = []
     for before, event in pairwise(facts):
         answers = before.write == ASKED
-        if answers and (event.write in ("", ASKED) or (event.current, event.desired) != (before.current, before.desired)):
+        if answers and (
+            event.write in ("", ASKED) or (event.current, event.desired) != (before.current, before.desired)
+        ):
             complaints.append(f"{_step(before)} is followed by {_step(event)} before it is known how it went")
         if not answers and event.write not in ("", ASKED):
             complaints.append(f"{_step(event)} was not asked for: before it stands {_step(before)}")
@@ -61,7 +63,9 @@ def runs(events: Sequence[AutoscalingEvent]) -> tuple[int, int, list[str]]:
                 known[run] = went
     for name, moments in started.items():
         complaints += [
-            f"the run of rule {name} for {moment:.0f} never ended" for moment in moments if moment not in ends.get(name, {})
+            f"the run of rule {name} for {moment:.0f} never ended"
+            for moment in moments
+            if moment not in ends.get(name, {})
         ]
         complaints += [
             f"the run of rule {name} for {run:.0f} was not on the log before it ended"

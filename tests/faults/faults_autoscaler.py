@@ -70,12 +70,12 @@ def up() -> None:
     """`fleetlog up` whose autoscaler has a fast clock, also when it was started again."""
     plain, clock = Runner.__init__, FastClock(time.time())
 
-    def __init__(self: Any, service: Any, *arguments: Any, **named: Any) -> None:
+    def made(self: Any, service: Any, *arguments: Any, **named: Any) -> None:
         if service.name == SERVICE:
             named["clock"] = clock
         plain(self, service, *arguments, **named)
 
-    Runner.__init__ = __init__  # type: ignore[method-assign]  # no setting makes time pass faster
+    Runner.__init__ = made  # type: ignore[method-assign]  # no setting makes time pass faster
     sys.exit(main())
 
 
@@ -92,7 +92,7 @@ class Scaling(Ground):
 
 
 class _Scaled:
-    """What is scaled in a round: `queue` by a metric, `shift` by a schedule, `limits` by limits that a schedule sets."""
+    """What is scaled in a round: `queue` by a metric, `shift` by a schedule, `limits` as a schedule limits it."""
 
     def __init__(self, scene: Scene) -> None:
         self.namespace = f"{scene.namespace}-scaled"
@@ -207,7 +207,9 @@ class _Scaled:
             complaints += wrong
             written = changes(audit, USER, self.namespace, name, "scale" if name == "shift" else "")
             if written > min(well + badly, most):
-                complaints.append(f"{name} was written {written} times by {well + badly} runs, edited {self.edits} times")
+                complaints.append(
+                    f"{name} was written {written} times by {well + badly} runs, edited {self.edits} times"
+                )
         if not succeeded:
             complaints.append("no rule of a schedule has run")
         outcome.notes.append(f"{scaled} steps, {succeeded} runs, {failed} interrupted")

@@ -120,9 +120,7 @@ class Rounds:
         # Those that wait for their replicas to be divided as well: they need the pods in a moment.
         self._follow(jobs, only is None)
         questions = frozenset(question for job in going for question in job.questions.values())
-        uses, answers, _ = await asyncio.gather(
-            self._samples(going), self._source.ask(questions), self._listed(going)
-        )
+        uses, answers, _ = await asyncio.gather(self._samples(going), self._source.ask(questions), self._listed(going))
         owners: dict[tuple[str, str, str], PolicyKey] = {}
         if only is None:
             self._ambiguous = {}

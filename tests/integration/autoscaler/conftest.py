@@ -7,6 +7,7 @@ import base64
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -177,9 +178,12 @@ class Scaled:
         self.uid = template["metadata"]["uid"]
         for member, replicas in (("m1", m1), ("m2", m2)):
             await self._ground.clients[member].create(self._ground.path(), _deployment(self.name, replicas))
+        await self._run(m1, m2)
         await self.divided(m1, m2)
+
+    async def _run(self, m1: int, m2: int) -> None:
         for member, replicas in (("m1", m1), ("m2", m2)):
-            await comes_to(f"pods in {member}", lambda member=member: self._ready(member), replicas)  # type: ignore[misc]
+            await comes_to(f"pods in {member}", partial(self._ready, member), replicas)
 
     async def _ready(self, member: str) -> int:
         live = await self._ground.clients[member].get(self._ground.path(self.name))
@@ -201,6 +205,7 @@ class Scaled:
         for member, replicas in (("m1", m1), ("m2", m2)):
             patch = {"spec": {"replicas": replicas}}
             await self._ground.clients[member].patch(self._ground.path(self.name), patch)
+        await self._run(m1, m2)
         await self.divided(m1, m2)
 
 
@@ -270,7 +275,9 @@ async def ground(tmp_path_factory: Any) -> AsyncIterator[Ground]:
             client = made.clients[name] = await KubeClient.from_kubeconfig(running.kubeconfig)
             stack.push_async_callback(client.close)
             data = {"token": base64.b64encode(running.token.encode()).decode()}
-            await control.create(resource_path("", "v1", "secrets", "default"), {"metadata": {"name": name}, "data": data})
+            await control.create(
+                resource_path("", "v1", "secrets", "default"), {"metadata": {"name": name}, "data": data}
+            )
 
         async def served() -> bool:
             try:
