@@ -178,7 +178,9 @@ def test_external_metric_scales_to_zero_and_back(ground: Space) -> None:
     autoscaler(ground, "worker", [{"type": "External", "external": metric}], 0, **told)
     until_equal("replicas for the queue", lambda: running(ground, "worker"), {PUSH: 2, PULL: 2})
     sim(ground, "metric", "queue_depth", "--value", "0")
-    until_equal("no replicas", lambda: (replicas(ground, "worker"), running(ground, "worker")), (0, {PUSH: 0, PULL: 0}))
+    until_equal("no replicas", lambda: replicas(ground, "worker"), 0)
+    until_equal("no pods", lambda: sum(running(ground, "worker").values()), 0)
+    until_equal("what it says", lambda: conditions(ground, "worker").get("ScalingActive"), "ValidMetricFound")
     sim(ground, "metric", "queue_depth", "--value", "10")
     until_equal("replicas again", lambda: running(ground, "worker"), {PUSH: 1, PULL: 1})
 
@@ -218,7 +220,9 @@ def test_members_keep_what_their_own_autoscalers_set(ground: Space) -> None:
     until_equal("the mark of the target", lambda: labels().get(RETAIN), "true")
     for member in (PUSH, PULL):
         until(f"the mark in {member}", lambda m=member: _labels(ground.held(m, "deployment", name)).get(RETAIN))
-    rows = ground.fleet.table("get", "hpa", name, "-n", ground.name, "--operation-scope", "members")
+    rows = ground.fleet.table(
+        "get", "hpa", name, "-n", ground.name, "--operation-scope", "members", "-C", f"{PUSH},{PULL}"
+    )
     assert sorted(row[1] for row in rows[1:]) == [PUSH, PULL]
     # What the autoscalers of the members do.
     for member, count in ((PUSH, "4"), (PULL, "2")):

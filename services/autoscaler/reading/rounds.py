@@ -76,6 +76,11 @@ class _Job(Struct):
         return any(spec.of_resource and not spec.problem for spec in self.specs)
 
     @property
+    def least_zero(self) -> bool:
+        """Whether it may have no replicas: then a target with requests is in no cluster."""
+        return scales_to_zero(self.watched.metadata["annotations"], self.specs)
+
+    @property
     def pods_wanted(self) -> bool:
         """Whether it needs to know which pods there are."""
         return any((spec.of_pods or spec.value is not None) and not spec.problem for spec in self.specs)
@@ -153,7 +158,7 @@ class Rounds:
         job.place, job.target = place, target
         generation = target.template_generation
         job.scale = await self._scales.read(place, api_version, target.uid, generation)
-        if not target.targets:
+        if not target.targets and not (job.least_zero and job.scale.replicas == 0):
             message = f"{kind} {job.key.namespace}/{name} is placed in no cluster"
             return Refusal("FailedGetTargetClusters", "FailedGetTargetClusters", message)
         if not job.scale.selector:
@@ -274,7 +279,7 @@ class Rounds:
             readings=readings,
             refusal=job.refusal,
             kinds=tuple(spec.kind for spec in job.specs),
-            least_zero=scales_to_zero(job.watched.metadata["annotations"], job.specs),
+            least_zero=job.least_zero,
             window=settings.horizontal_pod_autoscaler_downscale_stabilization,
             tolerance=settings.horizontal_pod_autoscaler_tolerance,
         )
