@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.events.autoscaling import RuleRun
+from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import StatusRolledUp
+from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import BY_KIND, policy_key
 from services._kit.concurrency.keyed_work import Background
@@ -27,7 +29,7 @@ from services._rules.constants import AUTOSCALING_API, CRON_FEDERATED_HPA, FEDER
 from services._rules.decision import NOTHING, Decision
 from services._rules.facets import is_of_facet
 from services.autoscaler.autoscaler_writes import PLURALS, AutoscalerWrites, shows
-from services.autoscaler.decide import decide, release, settle
+from services.autoscaler.decide import decide, release, settle, take_up, unsettled
 from services.autoscaler.metrics import AutoscalerMetrics
 from services.autoscaler.reading.member_set import MemberSet
 from services.autoscaler.reading.metric_source import ControlPlaneMetrics
@@ -35,7 +37,7 @@ from services.autoscaler.reading.object_watch import ObjectWatch
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scales
 from services.autoscaler.replica_sync import TargetMarker, replicas_of_members
-from services.autoscaler.scaling_effects import Outcome, Rescale, Round, Tell, WriteStatus
+from services.autoscaler.scaling_effects import Outcome, Rescale, Round, Tell, Verify, WriteStatus
 from services.autoscaler.schedule_decision import Run, Schedule, TellOfSchedule, WriteHistory, decide_schedule
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, fold
@@ -45,6 +47,8 @@ log = structlog.get_logger("autoscaler")
 _GATHER_SECONDS: Final = 0.05
 """For how long changes of FederatedHPAs are gathered before a round of those is read."""
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
+_TAKEN_OVER_BY: Final = (TemplateChanged, PlacementDecided, StatusRolledUp)
+"""Facts by which a template may have to take over the replicas of its members; the last one of them to come counts."""
 _GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
 
 
@@ -100,7 +104,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     def fold(self, state: AutoscalerState, message: Message, event: Known) -> Iterable[PolicyKey]:
         """Apply one fact; autoscalers that wait for one about their target are read at once."""
         touched = fold(state, message.seq, message.subject, event)
-        if self._leading and self._settings.deployment_replicas_syncer and isinstance(event, StatusRolledUp):
+        if self._leading and self._settings.deployment_replicas_syncer and isinstance(event, _TAKEN_OVER_BY):
             self._take_over(state, event.key)
         if self._waiting and is_of_facet(event) and (waiting := self._waiting.get(event.key)) is not None:
             self._changed |= waiting
@@ -121,8 +125,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         return (policy_key(message.subject),) if own else ()
 
     def recover(self, state: AutoscalerState) -> Iterable[PolicyKey]:
-        """Schedules: a rule may be due."""
-        return list(state.schedules)
+        """Schedules: a rule may be due; and autoscalers of which it is not known how their last change went."""
+        return [*state.schedules, *(key for key, last in state.scaling.items() if unsettled(last))]
 
     def decide(self, state: AutoscalerState, key: PolicyKey, now: float) -> Decision:
         """What becomes of one autoscaler, or of one schedule."""
@@ -135,18 +139,19 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             for kept in (self._rounds, self._outcomes, self._held, self._shown):
                 kept.pop(key, None)
             return release(key, last)
+        if key in self._scaling:
+            return NOTHING
         outcome = self._outcomes.pop(key, None)
         if outcome is not None and last is not None:
-            self._scaling.discard(key)
             return settle(last, outcome, now)
+        if last is not None and last.uid == self._watches[FEDERATED_HPA].objects[key].uid and unsettled(last):
+            return take_up(last)
         given, took = self._rounds.pop(key, (None, 0.0))
-        if given is None or key in self._scaling:
+        if given is None:
             return NOTHING
         made = decide(last, given, now)
         self._held[key] = now
         self._metrics.decided(made.action, made.error, _kinds(given), took)
-        if any(isinstance(effect, Rescale) for effect in made.effects):
-            self._scaling.add(key)
         return made
 
     def _decide_schedule(self, state: AutoscalerState, key: PolicyKey, now: float) -> Decision:
@@ -195,6 +200,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             self._watches[kind] = ObjectWatch(self._control, _GROUP_VERSION, PLURALS[kind], kind, self._seen)
         if self._settings.hpa_scale_target_marker:
             self._marker = TargetMarker(self._control, self._scales)
+        if self._settings.deployment_replicas_syncer:
+            for key in self.state.objects:
+                self._take_over(self.state, key)
         self._loop = supervise("rounds", self._run)
 
     async def on_following(self) -> None:
@@ -227,7 +235,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         """Write beside the decisions: a slow control plane holds up no other autoscaler."""
         for effect in effects:
             match effect:
-                case Rescale():
+                case Rescale() | Verify():
+                    # Not in the decision: one that the log refuses has no effects, and would hold its key for ever.
+                    self._scaling.add(effect.key)
                     self._acts.submit(effect.key, partial(self._rescale, effect))
                 case Run():
                     self._acts.submit((effect.key, effect.rule["name"]), partial(self._carry_out, effect))
@@ -288,19 +298,32 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             self._metrics.round_ended(took, succeeded=True)
         self._metrics.pulled(_kinds(*rounds), took)
 
-    async def _rescale(self, effect: Rescale) -> None:
+    async def _rescale(self, effect: Rescale | Verify) -> None:
         target = self.state.objects.get(effect.target)
         bound = target.bound if target is not None else None
-        if bound is None:
-            outcome = Outcome(effect.replicas, "the target is not propagated any more")
-        else:
-            outcome = await self._writes.rescale(effect, bound.api_version)
-        self._outcomes[effect.key] = outcome
-        self.context.mark((effect.key,))
+        outcome: Outcome | None
+        try:
+            if bound is None:
+                outcome = Outcome(effect.replicas, "the target is not propagated any more")
+            elif isinstance(effect, Verify):
+                outcome = await self._writes.verify(effect, bound.api_version)
+            else:
+                outcome = await self._writes.rescale(effect, bound.api_version)
+        finally:
+            # Without an outcome the next round finds out how it went.
+            self._scaling.discard(effect.key)
+        if outcome is not None:
+            self._outcomes[effect.key] = outcome
+            self.context.mark((effect.key,))
 
     async def _carry_out(self, effect: Run) -> None:
         began = asyncio.get_running_loop().time()
-        run = await self._writes.run(effect)
+        try:
+            run = await self._writes.run(effect)
+        except Exception as error:
+            log.error("rule_failed", key=str(effect.key), rule=effect.rule["name"], exc_info=error)
+            problem = f"{type(error).__name__}: {error}"[:500]
+            run = RuleRun(effect.scheduled, self.context.clock.now(), problem=problem)
         self._metrics.ran(asyncio.get_running_loop().time() - began, succeeded=not run.problem)
         self._ended.setdefault(effect.key, {})[effect.rule["name"]] = run
         self.context.mark((effect.key,))

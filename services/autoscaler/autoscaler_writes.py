@@ -8,14 +8,16 @@ from typing import Final
 from schemas.events.autoscaling import RuleRun
 from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
+from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.autoscaling.cron_rules import limits_of
 from services._rules.constants import AUTOSCALERS, AUTOSCALING_API, FEDERATED_HPA
 from services.autoscaler.reading.scale_access import Moved, Scales
-from services.autoscaler.scaling_effects import Outcome, Rescale
+from services.autoscaler.scaling_effects import Outcome, Rescale, Verify
 from services.autoscaler.schedule_decision import Run
 
 PLURALS: Final[Mapping[str, str]] = {kind: plural for plural, kind in AUTOSCALERS.items()}
+NOT_WRITTEN: Final = "the change was not written before the service ended, or the control plane gave no answer"
 _TRIES: Final = 5
 _GONE: Final = frozenset({404, 409})
 
@@ -28,13 +30,27 @@ class AutoscalerWrites:
         self._scales = scales
         self._now = now
 
-    async def rescale(self, effect: Rescale, api_version: str) -> Outcome:
-        """Set the replicas of a target; how that went."""
+    async def rescale(self, effect: Rescale, api_version: str) -> Outcome | None:
+        """Set the replicas of a target; how that went, None where it is not known."""
         try:
             await self._scales.write(effect.target, api_version, effect.replicas, effect.before)
-        except (ApiError, Unreachable, Moved) as error:
-            return Outcome(effect.replicas, str(error)[:500])
+        except (ApiError, Moved) as error:
+            return None if _is_unsure(error) else Outcome(effect.replicas, str(error)[:500])
+        except Unreachable:
+            return None
         return Outcome(effect.replicas)
+
+    async def verify(self, effect: Verify, api_version: str) -> Outcome | None:
+        """Find out whether a target has the replicas that were asked for; None while that cannot be known."""
+        try:
+            present = await self._scales.present(effect.target, api_version)
+        except ApiError as error:
+            return None if _is_unsure(error) else Outcome(effect.replicas, f"{NOT_WRITTEN}: {error}"[:500])
+        except Unreachable:
+            return None
+        if present == effect.replicas:
+            return Outcome(effect.replicas)
+        return Outcome(effect.replicas, f"{NOT_WRITTEN}: the target has {present} replicas")
 
     async def run(self, effect: Run) -> RuleRun:
         """Carry out one rule; how that went."""
@@ -88,6 +104,11 @@ class AutoscalerWrites:
                     raise
                 continue
             return
+
+
+def _is_unsure(error: Exception) -> bool:
+    """Whether a refusal does not say that nothing was changed."""
+    return isinstance(error, ApiError) and error.status in PASSING
 
 
 def shows(present: Manifest, status: Manifest) -> bool:

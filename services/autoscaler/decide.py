@@ -41,6 +41,7 @@ from services.autoscaler.scaling_effects import (
     Round,
     ScalingDecision,
     Tell,
+    Verify,
     WriteStatus,
 )
 
@@ -67,6 +68,9 @@ class _Found(Struct):
 def decide(last: ReplicasRecommended | None, given: Round, now: float) -> ScalingDecision:
     """What becomes of a FederatedHPA by one round."""
     before = last if last is not None and last.uid == given.uid else None
+    if given.target is None and before is not None:
+        # What is not known now stays as it was.
+        given = replace(given, current=before.desired if before.write == DONE else before.current)
     spec = msgspec.json.decode(given.spec)
     behavior = read_behavior(spec["behavior"], given.window) if spec.get("behavior") else None
     longest = longest_window(behavior, given.window)
@@ -102,6 +106,20 @@ def decide(last: ReplicasRecommended | None, given: Round, now: float) -> Scalin
     action = "none" if not rescales else "scale_up" if found.desired > given.current else "scale_down"
     events = (event,) if rescales or _differs(before, event, now) else ()
     return ScalingDecision(events=events, effects=effects, action=action, error=found.error)
+
+
+def unsettled(last: ReplicasRecommended) -> bool:
+    """Whether it is not recorded yet how the change of replicas went that a decision asked for."""
+    return last.write == ASKED and last.target is not None
+
+
+def take_up(last: ReplicasRecommended) -> ScalingDecision:
+    """Find out how a change went of which that is not recorded: nothing else is decided until then.
+
+    It may have been written. It is not written again: what it was decided from is old.
+    """
+    assert last.target is not None
+    return ScalingDecision(effects=(Verify(last.key, last.target, last.desired),))
 
 
 def settle(last: ReplicasRecommended, outcome: Outcome, now: float) -> ScalingDecision:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw, Struct, field
 from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.concurrency.keyed_work import Background
+from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import (
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
@@ -22,6 +23,7 @@ from services.autoscaler.reading.scale_access import Scales
 from services.autoscaler.state import AutoscalerState, Target
 
 _GONE: Final = 404
+_AGAIN: Final = PASSING | {409}
 
 
 class _Scheduling(Struct, rename="camel"):
@@ -78,6 +80,8 @@ class TargetMarker:
         try:
             await self._control.patch(path, {"metadata": {"labels": {RETAIN_REPLICAS_LABEL: value}}})
         except ApiError as error:
+            if error.status in _AGAIN:
+                raise Unreachable(str(error)) from error
             if error.status != _GONE:
                 raise
 

@@ -55,6 +55,14 @@ class Rescale(Struct, frozen=True):
     reason: str
 
 
+class Verify(Struct, frozen=True):
+    """Find out whether replicas were written that were asked for: who asked has ended, or had no answer."""
+
+    key: PolicyKey
+    target: ObjectKey
+    replicas: int
+
+
 class WriteStatus(Struct, frozen=True):
     """Write the status of a FederatedHPA of this uid."""
 
@@ -70,7 +78,7 @@ class Tell(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """How a `Rescale` went; `problem` is empty where it was done."""
+    """How a `Rescale` went, or what a `Verify` found; `problem` is empty where it was done."""
 
     replicas: int
     problem: str = ""

@@ -12,6 +12,18 @@ from tests.e2e.installations import installation, namespace
 from tests.e2e.kubectls import current_kubectl, debian_kubectl
 from tests.e2e.space import Space
 
+_SCALING = "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_"
+SETTINGS = {
+    "FLEETLOG_FEATURE_GATES": "PropagationPolicyPreemption=true,PriorityBasedScheduling=true",
+    f"{_SCALING}SYNC_PERIOD": "1",
+    f"{_SCALING}DOWNSCALE_STABILIZATION": "3",
+    f"{_SCALING}CPU_INITIALIZATION_PERIOD": "1",
+    f"{_SCALING}INITIAL_READINESS_DELAY": "1",
+    "FLEETLOG_HPA_SCALE_TARGET_MARKER": "true",
+    "FLEETLOG_DEPLOYMENT_REPLICAS_SYNCER": "true",
+}
+"""Gates that are off otherwise, and autoscaling without minutes of waiting."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this directory starts a whole installation, and its steps build on one another's time."""
@@ -27,8 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def one_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A started installation with three simulated members; whatever its services complain of at the end fails."""
-    gates = {"FLEETLOG_FEATURE_GATES": "PropagationPolicyPreemption=true,PriorityBasedScheduling=true"}
-    with installation(tmp_path_factory, "fleet", environment=gates) as made:
+    with installation(tmp_path_factory, "fleet", environment=SETTINGS) as made:
         yield made
 
 

@@ -31,7 +31,10 @@ LOG_PAGES = {
     "docs/secrets.md": ("kubectl -n fleetlog-system ",),
     "docs/held-withdrawals.md": ("confirm-absence templates",),
 }
-FORESIGHT: dict[str, tuple[str, ...]] = {"docs/foresight.md": ()}
+FORESIGHT: dict[str, tuple[str, ...]] = {"docs/foresight.md": (), "docs/autoscaling.md": ()}
+_SCALING = "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_"
+SOON = {f"{_SCALING}SYNC_PERIOD": "2", f"{_SCALING}DOWNSCALE_STABILIZATION": "5"}
+"""As docs/autoscaling.md says, before its `fleetlog up`."""
 OTHER_PAGES: dict[str, tuple[str, ...]] = {
     "docs/failover.md": ("export FLEETLOG_", "fleetlog up"),
     "docs/interpreters.md": (),
@@ -123,11 +126,14 @@ def test_pages_about_the_log_go_as_written(
     assert "no problem" in type_in(typed(LOG_PAGES), place, environment, SECONDS)
 
 
-def test_page_of_foresight_goes_as_written(
+@pytest.mark.parametrize("environment", [SOON], indirect=True, ids=["soon"])
+def test_pages_of_foresight_and_autoscaling_go_as_written(
     place: Path, environment: dict[str, str], running: subprocess.Popen[str]
 ) -> None:
     del running
     shown = type_in(typed(FORESIGHT), place, environment, SECONDS)
+    assert "metrics ask for" in shown
+    assert shown.count("federatedhpa.autoscaling.karmada.io/web condition met") == 2
     assert "denied the request: the policy is guarded" in shown
     assert shown.count("Blast radius: 1 workload") >= 3
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from tests.faults import (
     faults_again,
     faults_agent,
+    faults_autoscaler,
     faults_broker,
     faults_clock,
     faults_descheduler,
@@ -70,6 +71,7 @@ FAULTS = (
     Fault("cluster-again", faults_again.cluster),
     Fault("cluster-again-unseen", faults_again.cluster_unseen),
     Fault("descheduler-killed", faults_descheduler.killed, faults_descheduler.Descheduling),
+    Fault("autoscaler-killed", faults_autoscaler.killed, faults_autoscaler.Scaling, deployments=4, lasts=45),
     Fault("clock-forward", faults_clock.forward, Clocks, lasts=12),
     Fault("clock-back", faults_clock.back, Clocks, lasts=12),
     Fault("clock-one-service", faults_clock.one_service, Clocks, lasts=12),

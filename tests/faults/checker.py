@@ -84,7 +84,7 @@ def _image(template: Manifest) -> str:
 
 
 class Audits:
-    """The members' audit logs from a position on."""
+    """The audit logs of members, or of the control plane, from a position on."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = files
@@ -92,15 +92,17 @@ class Audits:
 
     def ours(self) -> list[tuple[str, Manifest]]:
         """Writes of our own identity since this was made; an agent's lease is no delivery."""
+        return [found for found in self.by(OURS) if found[1]["resource"] != "leases"]
+
+    def by(self, user: str) -> list[tuple[str, Manifest]]:
+        """Writes of users whose names begin so, since this was made."""
         found = []
         for member, path in self._files.items():
             with path.open("rb") as file:
                 file.seek(self._from[member])
                 records = [msgspec.json.decode(line) for line in file if line.endswith(b"\n")]
             found += [
-                (member, record)
-                for record in records
-                if record["user"].startswith(OURS) and record["resource"] != "leases" and not record.get("refused")
+                (member, record) for record in records if record["user"].startswith(user) and not record.get("refused")
             ]
         return found
 

@@ -98,10 +98,10 @@ class Ground:
         """Whether a failure is what the faults of this ground ask for."""
         return False
 
-    def order(self, service: str, point: Point, count: int) -> None:
-        """Let a service die when it comes to a point for the n-th time."""
+    def order(self, service: str, point: Point, count: int, what: str = "") -> None:
+        """Let a service die when it comes to a point for the n-th time, with a request that contains a text."""
         file = self.points / f".{service}"
-        file.write_text(f"{point} {count}")
+        file.write_text(f"{point} {count} {what}".rstrip())
         file.rename(self.points / service)
 
     def ordered(self) -> list[str]:
@@ -118,7 +118,11 @@ class Ground:
 
     def member_fault(self, member: str, **fault: object) -> None:
         """Set a fault of a simulated member's API: mode, delayMs, status."""
+        self.ask_member(member, "/faults", **fault)
+
+    def ask_member(self, member: str, path: str, **body: object) -> None:
+        """Have a simulated member play something."""
         url = (self.fleet.layout.data(member) / "admin.url").read_text().strip()
         headers = {"Authorization": f"Bearer {self.fleet.installation.token}", "Content-Type": "application/json"}
-        with urlopen(Request(f"{url}/faults", msgspec.json.encode(fault), headers), timeout=60):
+        with urlopen(Request(f"{url}{path}", msgspec.json.encode(body), headers), timeout=60):
             return

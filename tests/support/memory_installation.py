@@ -47,6 +47,7 @@ class MemoryInstallation:
             clock=runner.clock,
             mark=runner.mark,
             connection=None,
+            guard=runner.guard,
             logs=self.logs,
             metrics=KitMetrics(service.name),
         )

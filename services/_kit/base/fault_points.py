@@ -1,7 +1,8 @@
 """Fault injection points at which a process kills itself on request of a test; otherwise one lookup without effect.
 
 A test names a directory in the setting `fault_points` and writes `<point> <n>` into the file of a service there: the
-n-th time that the service comes to this point it removes the file, so that its successor lives, and is gone.
+n-th time that the service comes to this point it removes the file, so that its successor lives, and is gone. With
+`<point> <n> <text>` only those times count in which what is requested contains the text.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ class _Armed:
         self._order = ""
         self._reached = 0
 
-    def reach(self, point: Point) -> None:
+    def reach(self, point: Point, what: str) -> None:
         try:
             order = self._file.read_text()
         except FileNotFoundError:
             return
         if order != self._order:
             self._order, self._reached = order, 0
-        wanted, _, count = order.partition(" ")
-        if wanted != point:
+        wanted, _, rest = order.partition(" ")
+        count, _, part = rest.partition(" ")
+        if wanted != point or part not in what:
             return
         self._reached += 1
         if self._reached >= int(count):
@@ -51,8 +53,8 @@ def arm(directory: str, service: str) -> None:
     _armed.set(_Armed(Path(directory) / service) if directory else None)
 
 
-def reach(point: Point) -> None:
-    """Come to a point; does not return where a test wants the process to end."""
+def reach(point: Point, what: str = "") -> None:
+    """Come to a point with a request (`what`); does not return where a test wants the process to end."""
     armed = _armed.get()
     if armed is not None:
-        armed.reach(point)
+        armed.reach(point, what)

@@ -219,7 +219,7 @@ class KubeClient:
         if data is not None:
             headers["Content-Type"] = content_type
         if method != "GET":
-            fault_points.reach("before_act")
+            fault_points.reach("before_act", path)
             if self.guard is not None and not self.guard.holds:
                 # Beside the time that the endpoint has to answer.
                 await _admitted(self.guard, what)
@@ -246,7 +246,7 @@ class KubeClient:
                     if accept == JSON:
                         check_json(answer, response.headers.get("Content-Type", ""))
                     if method != "GET":
-                        fault_points.reach("after_act")
+                        fault_points.reach("after_act", path)
                     return answer
             except FenceLost as error:
                 raise NotLeading(f"{what} was not sent: {error}") from error

@@ -75,6 +75,16 @@ class _Job(Struct):
         """Whether it needs what containers use."""
         return any(spec.of_resource and not spec.problem for spec in self.specs)
 
+    @property
+    def least_zero(self) -> bool:
+        """Whether it may have no replicas: then a target with requests is in no cluster."""
+        return scales_to_zero(self.watched.metadata["annotations"], self.specs)
+
+    @property
+    def pods_wanted(self) -> bool:
+        """Whether it needs to know which pods there are."""
+        return any((spec.of_pods or spec.value is not None) and not spec.problem for spec in self.specs)
+
 
 class Rounds:
     """Reads rounds; `members` are those that are followed."""
@@ -112,9 +122,10 @@ class Rounds:
         jobs = [_job(key, found) for key, found in watched.items() if only is None or key in only]
         await asyncio.gather(*(self._locate(job) for job in jobs))
         going = [job for job in jobs if job.refusal is None]
-        self._follow(going, only is None)
+        # Those that wait for their replicas to be divided as well: they need the pods in a moment.
+        self._follow(jobs, only is None)
         questions = frozenset(question for job in going for question in job.questions.values())
-        uses, answers = await asyncio.gather(self._samples(going), self._source.ask(questions))
+        uses, answers, _ = await asyncio.gather(self._samples(going), self._source.ask(questions), self._listed(going))
         owners: dict[tuple[str, str, str], PolicyKey] = {}
         if only is None:
             self._ambiguous = {}
@@ -133,6 +144,8 @@ class Rounds:
                 job.refusal = await self._found(job)
             except (ApiError, Unreachable) as error:
                 message = f"the HPA controller was unable to get the target's current scale: {error}"
+                # Without its scale nothing is known of its replicas.
+                job.place = None
                 job.refusal = Refusal("FailedGetScale", "FailedGetScale", message[:1000])
 
     async def _found(self, job: _Job) -> Refusal | None:
@@ -145,11 +158,9 @@ class Rounds:
         job.place, job.target = place, target
         generation = target.template_generation
         job.scale = await self._scales.read(place, api_version, target.uid, generation)
-        if not target.targets:
+        if not target.targets and not (job.least_zero and job.scale.replicas == 0):
             message = f"{kind} {job.key.namespace}/{name} is placed in no cluster"
             return Refusal("FailedGetTargetClusters", "FailedGetTargetClusters", message)
-        if (waits := pending(target, job.scale.replicas)) is not None:
-            return waits
         if not job.scale.selector:
             message = "selector is required: the scale of the target has none in its status"
             return Refusal("InvalidSelector", "SelectorRequired", message, SCALING_ACTIVE)
@@ -159,6 +170,8 @@ class Rounds:
             message = f"couldn't convert selector into a corresponding internal selector object: {error}"
             return Refusal("InvalidSelector", "InvalidSelector", message, SCALING_ACTIVE)
         job.clusters = self._state.scales(target, job.scale.replicas)
+        if (waits := pending(target, job.scale.replicas)) is not None:
+            return waits
         for number, spec in enumerate(job.specs):
             if not spec.problem and not spec.of_resource:
                 question = await self._question(job, spec)
@@ -195,16 +208,22 @@ class Rounds:
             return None
         return Question(namespace, spec.name, place.group_resource, name, kind, metric_selector=spec.selector)
 
-    def _follow(self, going: Iterable[_Job], everything: bool) -> None:
+    def _follow(self, jobs: Iterable[_Job], everything: bool) -> None:
         """Have the members followed that run a target; a round of some autoscalers ends no following."""
         wanted: dict[str, set[str]] = {}
-        for job in going:
+        for job in jobs:
             for cluster in job.present:
                 wanted.setdefault(cluster, set()).add(job.key.namespace)
         if not everything:
             for cluster in self._members:
                 wanted.setdefault(cluster, set())
         self._attend({cluster: frozenset(namespaces) for cluster, namespaces in wanted.items()})
+
+    async def _listed(self, going: Iterable[_Job]) -> None:
+        """Wait, no longer than for samples, until the pods are known that custom metrics are about."""
+        clusters = {cluster for job in going if job.pods_wanted for cluster in job.present}
+        members = [member for cluster in clusters if (member := self._members.get(cluster)) is not None]
+        await asyncio.gather(*(member.opened(self._settings.metrics_timeout) for member in members))
 
     async def _samples(self, going: Iterable[_Job]) -> dict[str, Uses]:
         """What pods use, by cluster; a cluster that does not answer is missing."""
@@ -256,11 +275,11 @@ class Rounds:
             generation=job.watched.generation,
             target=job.place,
             current=job.scale.replicas,
-            scales=job.clusters,
+            scales=job.clusters if job.refusal is None else (),
             readings=readings,
             refusal=job.refusal,
             kinds=tuple(spec.kind for spec in job.specs),
-            least_zero=scales_to_zero(job.watched.metadata["annotations"], job.specs),
+            least_zero=job.least_zero,
             window=settings.horizontal_pod_autoscaler_downscale_stabilization,
             tolerance=settings.horizontal_pod_autoscaler_tolerance,
         )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
+from services._kit.kube.api import BadAnswer
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 
 _DISCOVERY_SECONDS: Final = 30.0
@@ -22,6 +24,19 @@ class Scale(Struct, frozen=True):
 
     replicas: int
     selector: str
+
+
+class _Spec(Struct):
+    replicas: int | None = None
+
+
+class _Status(Struct):
+    selector: str | None = None
+
+
+class _Scale(Struct):
+    spec: _Spec | None = None
+    status: _Status | None = None
 
 
 class Moved(Exception):
@@ -49,6 +64,10 @@ class Scales:
         self._known[key] = ((uid, generation), found)
         return found
 
+    async def present(self, key: ObjectKey, api_version: str) -> int:
+        """The replicas that a template has at this moment; raises as `read`."""
+        return _scale(await self._control.get(_path(key, api_version))).replicas
+
     async def place(self, api_version: str, kind: str, namespace: str, name: str) -> ObjectKey | None:
         """The key of an object by the name of its kind; None where no such kind is served. Raises as `read`."""
         plural = self._plurals.get((api_version, kind))
@@ -66,7 +85,7 @@ class Scales:
         path = _path(key, api_version)
         for attempt in range(_TRIES):
             scale = await self._control.get(path)
-            present = int((scale.get("spec") or {}).get("replicas") or 0)
+            present = _scale(scale).replicas
             if before is not None and present not in (before, replicas):
                 raise Moved(f"the target has {present} replicas by now, the decision was made from {before}")
             if present == replicas:
@@ -95,8 +114,13 @@ class Scales:
 
 
 def _scale(manifest: Manifest) -> Scale:
-    spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
-    return Scale(int(spec.get("replicas") or 0), str(status.get("selector") or ""))
+    try:
+        found = msgspec.convert(manifest, _Scale)
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"it is not the scale of an object: {error}") from error
+    replicas = found.spec.replicas if found.spec is not None else None
+    selector = found.status.selector if found.status is not None else None
+    return Scale(max(replicas or 0, 0), selector or "")
 
 
 def _path(key: ObjectKey, api_version: str) -> str:

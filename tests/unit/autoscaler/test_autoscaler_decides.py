@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from schemas.envelope import Provenance
 from schemas.events.autoscaling import ClusterScale, MetricReading, PodReading, ReplicasRecommended
 from schemas.keys import ObjectKey, PolicyKey
-from services.autoscaler.decide import decide, decided_again, settle
-from services.autoscaler.scaling_effects import Outcome, Refusal, Rescale, Round, Tell
+from services.autoscaler.decide import decide, decided_again, settle, take_up, unsettled
+from services.autoscaler.scaling_effects import Outcome, Refusal, Rescale, Round, Tell, Verify, WriteStatus
 
 KEY = PolicyKey("FederatedHPA", "default", "web")
 TARGET = ObjectKey("apps", "deployments", "default", "web")
@@ -176,6 +176,29 @@ def test_refusal_keeps_what_was_there() -> None:
     assert isinstance(event, ReplicasRecommended)
     assert (event.desired, reasons(event)["AbleToScale"]) == (4, "FailedGetBinding")
     assert [effect.note.reason for effect in found.effects if isinstance(effect, Tell)] == ["FailedGetBindings"]
+
+
+def test_replicas_stay_shown_while_the_scale_cannot_be_read() -> None:
+    done = scaled(None, given(4, cpu(80)), NOW)
+    refusal = Refusal("FailedGetScale", "FailedGetScale", "the control plane does not answer")
+    found = decide(done, msgspec.structs.replace(given(0, refusal=refusal), target=None), NOW + 15)
+    (event,) = found.events
+    assert isinstance(event, ReplicasRecommended)
+    assert (event.current, event.desired, event.write) == (7, 7, "")
+    (status,) = [effect.status for effect in found.effects if isinstance(effect, WriteStatus)]
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (7, 7)
+
+
+def test_change_that_was_asked_for_is_verified_and_not_made_again() -> None:
+    asked = decided(None, given(4, cpu(80)), NOW)
+    assert unsettled(asked)
+    taken_up = take_up(asked)
+    assert (taken_up.events, taken_up.effects) == ((), (Verify(KEY, TARGET, 7),))
+    done, failed = (settle(asked, Outcome(7, problem), NOW + 9).events[0] for problem in ("", "it has 4 replicas"))
+    assert isinstance(done, ReplicasRecommended)
+    assert isinstance(failed, ReplicasRecommended)
+    assert [unsettled(event) for event in (done, failed)] == [False, False]
+    assert (done.write, done.scaled_at, failed.write, failed.scaled_at) == ("done", NOW + 9, "it has 4 replicas", 0.0)
 
 
 def test_target_without_replicas_stays_so_unless_zero_is_allowed() -> None:

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from schemas.codec import subject_of
 from schemas.events.rollup import ClusterStatusItem
 from schemas.keys import PolicyKey
-from services._kit.kube.client import ApiError, Unreachable
+from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._rules.autoscaling.metric_specs import metric_spec
 from services._rules.autoscaling.pod_readings import MetricError
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.kubernetes.selectors import parse_selector
+from services.autoscaler.reading.member_pods import MemberPods
 from services.autoscaler.reading.metric_source import ControlPlaneMetrics, Question
 from services.autoscaler.reading.pod_index import PodIndex, Shape, Shapes
 from services.autoscaler.reading.round_rules import pending, rivals, scales_to_zero, shared_samples, unique_views
@@ -84,7 +85,9 @@ class Api:
         self.answers = answers
         self.asked: list[str] = []
 
-    async def request(self, method: str, path: str, *, params: Mapping[str, str], timeout: float) -> bytes:
+    async def request(
+        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout: float
+    ) -> bytes:
         del params, timeout
         self.asked.append(f"{method} {path}")
         answer = self.answers[path]
@@ -96,6 +99,30 @@ class Api:
 def ask(api: Api, *questions: Question) -> dict[Question, Any]:
     source = ControlPlaneMetrics(api, 5.0, 4)  # type: ignore[arg-type]  # only `request` is used
     return asyncio.run(source.ask(frozenset(questions)))
+
+
+def test_samples_that_cannot_be_are_left_out() -> None:
+    def item(name: str, *amounts: Any) -> dict[str, Any]:
+        containers = [{"name": f"c{number}", "usage": {"cpu": amount}} for number, amount in enumerate(amounts)]
+        return {"metadata": {"name": name, "namespace": "default"}, "window": "15s", "containers": containers}
+
+    path = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"
+    answer = [item("a", "100m", "1"), item("b", "NaN"), item("c", "-1"), item("d", "100m", "many"), item("e")]
+
+    async def read() -> dict[str, int | None]:
+        pods = MemberPods("m1", opening, frozenset({"default"}))
+        try:
+            pods._client = Api({path: answer})  # type: ignore[assignment]  # only `request` is used
+            found = await pods.samples("default", 1.0)
+        finally:
+            await pods.close()
+        samples = {name: use.sample("cpu") for (_, name), use in found.items()}
+        return {name: sample.value if sample is not None else None for name, sample in samples.items()}
+
+    async def opening() -> KubeClient:
+        raise Unreachable("it is not there")
+
+    assert asyncio.run(read()) == {"a": 1100, "b": None, "c": None, "d": None, "e": None}
 
 
 QUEUE = Question("default", "queue", metric_selector="q=a")
