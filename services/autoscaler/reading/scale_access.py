@@ -43,7 +43,7 @@ class Scales:
         known = self._known.get(key)
         if known is not None and generation and known[0] == (uid, generation):
             return known[1]
-        found = _scale(await self._control.get(_path(key, api_version)))
+        found = _scale(await self._control.get(scale_path(key, api_version)))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = ((uid, generation), found)
@@ -63,7 +63,7 @@ class Scales:
 
         With `before`, only if it has those; raises Moved otherwise, and ApiError and Unreachable.
         """
-        path = _path(key, api_version)
+        path = scale_path(key, api_version)
         for attempt in range(_TRIES):
             scale = await self._control.get(path)
             present = int((scale.get("spec") or {}).get("replicas") or 0)
@@ -99,6 +99,7 @@ def _scale(manifest: Manifest) -> Scale:
     return Scale(int(spec.get("replicas") or 0), str(status.get("selector") or ""))
 
 
-def _path(key: ObjectKey, api_version: str) -> str:
+def scale_path(key: ObjectKey, api_version: str) -> str:
+    """Where the scale of an object is, in the control plane as in members."""
     version = api_version.rpartition("/")[2]
     return resource_path(key.group, version, key.resource, key.namespace, key.name, "scale")
