@@ -14,6 +14,11 @@ HEIGHT: Final = 8
 COLUMNS: Final = 24
 SCHEDULING: Final = "karmada_scheduler_e2e_scheduling_duration_seconds"
 
+ROUND: Final = "federatedhpa_process_duration_seconds"
+RUN: Final = "cronfederatedhpa_rule_process_duration_seconds_count"
+CONDITIONS: Final = "fleetlog_autoscaler_conditions"
+ANSWERS: Final = "fleetlog_autoscaler_source_answers_total"
+CHOSEN: Final = '{namespace=~"$namespace", name=~"$name"}'
 OURS: Final = "and on (instance, job) fleetlog_leader"
 """Leaves out processes of others that the same Prometheus looks at."""
 
@@ -36,6 +41,17 @@ def success(metric: str, good: str) -> str:
     whole = f"sum(rate({metric}[{WINDOW}]))"
     bad = f'(sum(rate({metric}{{result!="{good}"}}[{WINDOW}])) or on() vector(0))'
     return f"100 * (1 - {bad} / clamp_min({whole}, 1e-9))"
+
+
+def autoscalers(which: str) -> str:
+    """The query for FederatedHPAs by a condition and its reason; every instance knows all of them."""
+    return f"max by (condition, reason) ({which}) or vector(0)"
+
+
+def failed(metric: str, by: str) -> str:
+    """The query for the share of failures in percent by one label, 0 while nothing happens."""
+    whole = f"sum by ({by}) (rate({metric}[{WINDOW}]))"
+    return f'100 * sum by ({by}) (rate({metric}{{result="error"}}[{WINDOW}])) / clamp_min({whole}, 1e-9)'
 
 
 def used(name: str, unit: str) -> str:
@@ -111,6 +127,80 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
             ("Objects by outcome", "max by (outcome) (fleetlog_scheduler_bindings)", "{{outcome}}", "short"),
         ],
     ),
+    "fleetlog-autoscaling": (
+        "Fleetlog: autoscaling",
+        [
+            (
+                "Replicas: now, recommended, desired, limits",
+                f"max by (namespace, name, of) (fleetlog_autoscaler_replicas{CHOSEN})",
+                "{{namespace}}/{{name}} {{of}}",
+                "short",
+            ),
+            (
+                "FederatedHPAs that are stabilized or limited",
+                autoscalers(
+                    f'{CONDITIONS}{{condition="AbleToScale", reason=~"Scale(Up|Down)Stabilized"}} or '
+                    f'{CONDITIONS}{{condition="ScalingLimited", status="True"}}'
+                ),
+                "{{condition}} {{reason}}",
+                "short",
+            ),
+            (
+                "FederatedHPAs that cannot scale",
+                autoscalers(f'{CONDITIONS}{{condition=~"AbleToScale|ScalingActive", status="False"}}'),
+                "{{condition}} {{reason}}",
+                "short",
+            ),
+            ("Rounds per second", rate(f"{ROUND}_count", "result"), "{{result}}", "ops"),
+            ("Round, p99", quantile(0.99, ROUND, "result"), "{{result}}", "s"),
+            (
+                "Last round, % of the period",
+                "100 * max(fleetlog_autoscaler_round_seconds) / max(fleetlog_autoscaler_period_seconds)",
+                "round",
+                "percent",
+            ),
+            (
+                "Decisions per second",
+                rate("horizontal_pod_autoscaler_controller_reconciliations_total", "action, error"),
+                "{{action}}, error: {{error}}",
+                "ops",
+            ),
+            (
+                "Metrics evaluated per second",
+                rate("horizontal_pod_autoscaler_controller_metric_computation_total", "metric_type, error"),
+                "{{metric_type}}, error: {{error}}",
+                "ops",
+            ),
+            (
+                "Reading of metrics, p99",
+                quantile(0.99, "federatedhpa_pull_metrics_duration_seconds", "metricType"),
+                "{{metricType}}",
+                "s",
+            ),
+            ("Answers of metric sources per second", rate(ANSWERS, "source, result"), "{{source}} {{result}}", "ops"),
+            ("Metric sources, answers that failed", failed(ANSWERS, "source"), "{{source}}", "percent"),
+            (
+                "Members without samples",
+                "count(min by (member_cluster) (fleetlog_autoscaler_member_samples) == 0) or vector(0)",
+                "members",
+                "short",
+            ),
+            (
+                "Members by samples",
+                "min by (member_cluster) (fleetlog_autoscaler_member_samples)",
+                "{{member_cluster}}",
+                "short",
+            ),
+            ("Runs of schedules", f"sum by (result) (increase({RUN}[{WINDOW}]))", "{{result}}", "short"),
+            (
+                "Runs of schedules that were left out",
+                f"sum by (why) (increase(fleetlog_autoscaler_rules_missed_total[{WINDOW}]))",
+                "{{why}}",
+                "short",
+            ),
+            ("Rules of schedules", "max by (state) (fleetlog_autoscaler_rules)", "{{state}}", "short"),
+        ],
+    ),
     "fleetlog-members": (
         "Fleetlog: member clusters",
         [
@@ -132,6 +222,37 @@ DASHBOARDS: Final[dict[str, tuple[str, list[Panel]]]] = {
 }
 
 
+VARIABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "fleetlog-autoscaling": (
+        ("namespace", "label_values(fleetlog_autoscaler_replicas, namespace)"),
+        ("name", 'label_values(fleetlog_autoscaler_replicas{namespace=~"$namespace"}, name)'),
+    ),
+}
+"""By dashboard, what its users choose from, with the query for the choices; panels name it with a dollar sign."""
+
+
+def variable(name: str, query: str) -> dict[str, Any]:
+    """A choice of several values, all of them at first."""
+    return {
+        "name": name,
+        "type": "query",
+        "datasource": SOURCE,
+        "query": query,
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+def filled(query: str, window: str) -> str:
+    """A query as Prometheus takes it: with everything chosen, and rates over a window."""
+    for name in {name for variables in VARIABLES.values() for name, _ in variables}:
+        query = query.replace(f"${name}", ".*")
+    return query.replace(WINDOW, window)
+
+
 def dashboard(uid: str) -> dict[str, Any]:
     """One dashboard as Grafana imports it."""
     title, panels = DASHBOARDS[uid]
@@ -144,7 +265,10 @@ def dashboard(uid: str) -> dict[str, Any]:
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
         "templating": {
-            "list": [{"name": "DS_PROMETHEUS", "type": "datasource", "query": "prometheus", "label": "Prometheus"}]
+            "list": [
+                {"name": "DS_PROMETHEUS", "type": "datasource", "query": "prometheus", "label": "Prometheus"},
+                *(variable(*each) for each in VARIABLES.get(uid, ())),
+            ]
         },
         "panels": [
             {

@@ -12,9 +12,6 @@ from msgspec.structs import replace
 
 from schemas.codec import Known
 from schemas.events.autoscaling import RuleRun
-from schemas.events.placement import PlacementDecided
-from schemas.events.rollup import StatusRolledUp
-from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import BY_KIND, policy_key
 from services._kit.concurrency.keyed_work import Background
@@ -30,25 +27,31 @@ from services._rules.decision import NOTHING, Decision
 from services._rules.facets import is_of_facet
 from services.autoscaler.autoscaler_writes import PLURALS, AutoscalerWrites, shows
 from services.autoscaler.decide import decide, release, settle, take_up, unsettled
-from services.autoscaler.metrics import AutoscalerMetrics
+from services.autoscaler.metrics import AutoscalerMetrics, RoundTimer
 from services.autoscaler.reading.member_set import MemberSet
 from services.autoscaler.reading.metric_source import ControlPlaneMetrics
 from services.autoscaler.reading.object_watch import ObjectWatch
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scales
-from services.autoscaler.replica_sync import TargetMarker, replicas_of_members
+from services.autoscaler.replica_rules import replicas_of_members
 from services.autoscaler.scaling_effects import Outcome, Rescale, Round, Tell, Verify, WriteStatus
-from services.autoscaler.schedule_decision import Run, Schedule, TellOfSchedule, WriteHistory, decide_schedule
+from services.autoscaler.schedule_decision import (
+    Missed,
+    Run,
+    Schedule,
+    TellOfSchedule,
+    WriteHistory,
+    decide_schedule,
+)
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, fold
+from services.autoscaler.target_marker import TargetMarker
 
 log = structlog.get_logger("autoscaler")
 
 _GATHER_SECONDS: Final = 0.05
 """For how long changes of FederatedHPAs are gathered before a round of those is read."""
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
-_TAKEN_OVER_BY: Final = (TemplateChanged, PlacementDecided, StatusRolledUp)
-"""Facts by which a template may have to take over the replicas of its members; the last one of them to come counts."""
 _GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
 
 
@@ -78,6 +81,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     _members: MemberSet
     _reader: Rounds
     _metrics: AutoscalerMetrics
+    _timer: RoundTimer
 
     def __init__(self, settings: AutoscalerSettings) -> None:
         self._settings = settings
@@ -104,7 +108,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     def fold(self, state: AutoscalerState, message: Message, event: Known) -> Iterable[PolicyKey]:
         """Apply one fact; autoscalers that wait for one about their target are read at once."""
         touched = fold(state, message.seq, message.subject, event)
-        if self._leading and self._settings.deployment_replicas_syncer and isinstance(event, _TAKEN_OVER_BY):
+        if self._leading and self._settings.deployment_replicas_syncer and is_of_facet(event):
             self._take_over(state, event.key)
         if self._waiting and is_of_facet(event) and (waiting := self._waiting.get(event.key)) is not None:
             self._changed |= waiting
@@ -113,9 +117,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
 
     def _take_over(self, state: AutoscalerState, key: ObjectKey) -> None:
         """Set the replicas of a template to those that its members have, where it follows them."""
-        target = state.objects[key]
-        replicas = replicas_of_members(state, target)
-        if replicas is not None and target.bound is not None:
+        target = state.objects.get(key)
+        replicas = replicas_of_members(state, target) if target is not None else None
+        if replicas is not None and target is not None and target.bound is not None:
             write = partial(self._scales.write, key, target.bound.api_version, replicas, target.bound.replicas)
             self._acts.submit(key, partial(_taken, write, key))
 
@@ -186,12 +190,17 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._reader = Rounds(
             settings, context.projection.state, self._scales, source, self._members.followed, self._members.attend
         )
+        self._timer = RoundTimer(asyncio.get_running_loop().time)
         self._metrics = AutoscalerMetrics(
-            context.metrics, context.projection.state, self._members.followed, lambda: self._reader.requests
+            context.metrics,
+            context.projection.state,
+            self._reader,
+            self._timer,
+            settings.horizontal_pod_autoscaler_sync_period,
         )
         context.health.check("autoscalers", self._watch_trouble)
         context.health.fact("rounds", lambda: self._trouble)
-        context.health.fact("samples", lambda: dict(sorted(self._reader.troubles.items())[:5]))
+        context.health.fact("samples", self._sample_troubles)
 
     async def on_leading(self) -> None:
         """Watch what scales, and begin with rounds."""
@@ -200,10 +209,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             self._watches[kind] = ObjectWatch(self._control, _GROUP_VERSION, PLURALS[kind], kind, self._seen)
         if self._settings.hpa_scale_target_marker:
             self._marker = TargetMarker(self._control, self._scales)
-        if self._settings.deployment_replicas_syncer:
-            for key in self.state.objects:
-                self._take_over(self.state, key)
         self._loop = supervise("rounds", self._run)
+        if self._settings.deployment_replicas_syncer:
+            for key in [*self.state.objects]:
+                self._take_over(self.state, key)
 
     async def on_following(self) -> None:
         """Another instance scales now."""
@@ -219,6 +228,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         queues = (self._acts, self._statuses)
         self._acts, self._statuses = _queues()
         await asyncio.gather(*(queue.close() for queue in queues))
+        self._timer.forget()
+        self._reader.samples.forget()
         await self._members.drop()
         await self._recorder.drop()
         for kept in (self._rounds, self._outcomes, self._held, self._ended, self._running, self._shown):
@@ -243,6 +254,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
                     self._acts.submit((effect.key, effect.rule["name"]), partial(self._carry_out, effect))
                 case WriteStatus() | WriteHistory():
                     self._show(effect)
+                case Missed():
+                    self._metrics.missed(effect.why)
+                    log.warning("run_left_out", key=str(effect.key), rule=effect.rule, due=effect.scheduled)
                 case Tell() | TellOfSchedule():
                     self._recorder.tell(effect.note)
                 case _:
@@ -276,16 +290,15 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             await self._round(watch, None if whole else frozenset(changed))
 
     async def _round(self, watch: ObjectWatch, only: frozenset[PolicyKey] | None) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        self._timer.begin()
         try:
             rounds = await self._reader.read(dict(watch.objects), self.context.clock.now, only)
         except Exception as error:
             self._trouble = f"{type(error).__name__}: {error}"[:500]
             log.error("round_failed", reason=self._trouble, exc_info=error)
-            self._metrics.round_ended(loop.time() - began, succeeded=False)
+            self._metrics.round_ended(self._timer.end(whole=only is None), succeeded=False)
             return
-        took = loop.time() - began
+        took = self._timer.end(whole=only is None)
         self._trouble = ""
         if only is None:
             self._waiting = {}
@@ -350,6 +363,11 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             return
         self._shown[effect.key] = (effect.uid, effect.status)
 
+    def _sample_troubles(self) -> dict[str, str]:
+        """Why some members have no samples."""
+        problems = self._reader.samples.problems.items()
+        return dict(sorted((cluster, problem) for cluster, problem in problems if problem)[:5])
+
     def _watch_trouble(self) -> str:
         return next((watch.trouble for watch in self._watches.values() if watch.trouble), "")
 
@@ -358,7 +376,7 @@ async def _taken(write: Callable[[], Awaitable[bool]], key: ObjectKey) -> None:
     try:
         await write()
     except (ApiError, Unreachable, Moved) as error:
-        # The next report of a member asks for it again.
+        # The next fact about the object asks for it again.
         log.warning("replicas_not_taken_over", key=str(key), reason=str(error)[:500])
 
 

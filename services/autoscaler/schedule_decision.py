@@ -24,6 +24,10 @@ LATEST: Final = 30.0
 """Seconds by which a run may be late, as after a change of leaders; later ones are left out."""
 _FAR: Final = 86_400.0
 """A last run that is further ahead of the clock was made by a clock that was wrong."""
+LATE: Final = "late"
+OVERLAPPING: Final = "overlapping"
+MISSED: Final = (LATE, OVERLAPPING)
+"""Why a run is left out: it is too late for it, or the one before is under way."""
 INTERRUPTED: Final = "the service ended while the rule was carried out: whether its target was scaled is not known"
 
 
@@ -42,6 +46,15 @@ class Run(Struct, frozen=True):
     rule: Manifest
     target: Manifest
     scheduled: float
+
+
+class Missed(Struct, frozen=True):
+    """A run of a rule was due and is left out."""
+
+    key: PolicyKey
+    rule: str
+    scheduled: float
+    why: str
 
 
 class WriteHistory(Struct, frozen=True):
@@ -83,6 +96,8 @@ def decide_schedule(
         old = known.get(str(rule.get("name") or ""))
         progress = _current(old if old is not None and same_target else None, old, rule, now)
         progress = _closed(progress, rule, ended, under_way, now)
+        if why := _left_out(progress, now):
+            effects.append(Missed(key, progress.name, progress.due or 0.0, why))
         progress, runs = _advanced(progress, rule, now)
         if runs:
             effects.append(Run(key, rule, target, progress.last))
@@ -151,12 +166,22 @@ def _trimmed(progress: RuleProgress, rule: Manifest) -> RuleProgress:
     return replace(progress, successes=successes, failures=failures)
 
 
+def _left_out(progress: RuleProgress, now: float) -> str:
+    """Why a run that is due is not made; empty where it is, and where none is due."""
+    due = progress.due
+    if due is None or due > now or progress.last == due:
+        return ""
+    if now - due > LATEST:
+        return LATE
+    return OVERLAPPING if progress.running else ""
+
+
 def _advanced(progress: RuleProgress, rule: Manifest, now: float) -> tuple[RuleProgress, bool]:
     """Start a run that is due; one that is long over, or meets one under way, is left out."""
     due = progress.due
     if due is None or due > now:
         return progress, False
-    starts = now - due <= LATEST and not progress.running and progress.last != due
+    starts = not _left_out(progress, now) and progress.last != due
     moved = replace(progress, last=due) if starts else progress
     return replace(moved, due=_next(moved, rule, now), running=progress.running or starts), starts
 

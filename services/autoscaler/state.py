@@ -73,9 +73,14 @@ class Target(ObjectFacets):
 
     @property
     def retained(self) -> bool:
-        """Whether members keep replicas of their own: then what they were assigned says nothing."""
-        template = self.template
-        return isinstance(template, TemplateChanged) and template.labels.get(RETAIN_REPLICAS_LABEL) == LABEL_TRUE
+        """Whether members keep replicas of their own, as those of Deployments with the label do.
+
+        Then what they were assigned says nothing.
+        """
+        template, bound = self.template, self.bound
+        if not isinstance(template, TemplateChanged) or bound is None or bound.kind != "Deployment":
+            return False
+        return template.labels.get(RETAIN_REPLICAS_LABEL) == LABEL_TRUE
 
 
 class AutoscalerState(ObjectStates[Target]):

@@ -28,6 +28,40 @@ ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "docs" / "metrics.md"
 
 
+AUTOSCALERS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "FederatedHPA",
+        "metadata": {"name": "nginx", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"},
+            "minReplicas": 1,
+            "maxReplicas": 20,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "1000"}},
+                },
+            ],
+        },
+    },
+    {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "CronFederatedHPA",
+        "metadata": {"name": "office", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": "autoscaling.karmada.io/v1alpha1",
+                "kind": "FederatedHPA",
+                "name": "nginx",
+            },
+            "rules": [{"name": "up", "schedule": "* * * * *", "targetMaxReplicas": 19}],
+        },
+    },
+]
+"""An autoscaler that asks for fewer replicas and lowers none within its window, and a schedule of its limits."""
+
+
 def _generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("dashboards", ROOT / "k8s/dashboards/generate.py")
     assert spec is not None
@@ -114,9 +148,12 @@ def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus)
     control = fleet.kubectl()
     control.apply(EXAMPLES / "nginx-demo.yaml")
     control.apply(EXAMPLES / "nginx-propagation.yaml")
+    for manifest in AUTOSCALERS:
+        control.apply(manifest)
+    generator = _generator()
     panels = {
-        f"{uid}: {title}": query.replace("$__rate_interval", "1m")
-        for uid, (_, panels) in _generator().DASHBOARDS.items()
+        f"{uid}: {title}": generator.filled(query, "1m")
+        for uid, (_, panels) in generator.DASHBOARDS.items()
         for title, query, _, _ in panels
     }
     replicas = iter(range(2, 1000))

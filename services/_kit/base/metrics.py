@@ -64,12 +64,15 @@ class Timings:
 
     def observe(self, seconds: float, *labels: str) -> None:
         """Record one duration; a negative one is not known and does not count."""
-        if seconds < 0:
-            return
+        if seconds >= 0:
+            self.offer(*labels).observe(seconds)
+
+    def offer(self, *labels: str) -> Histogram:
+        """What these labels are recorded in: from now on they are shown, with zeros until the first duration."""
         child = self._children.get(labels)
         if child is None:
             child = self._children[labels] = self._histogram.labels(*labels)
-        child.observe(seconds)
+        return child
 
 
 class ReadCollector(Collector):

@@ -1,4 +1,7 @@
-"""Settings of the rules of a CronFederatedHPA, and what a rule makes of its target."""
+"""Settings of the rules of a CronFederatedHPA, and what a rule makes of its target.
+
+Source: docs/sources.md#autoscaling.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Evaluates all metrics of an autoscaler: the most replicas that one asks for, its status and its condition."""
+"""Evaluates all metrics of an autoscaler: the most replicas that one asks for, its status and its condition.
+
+Source: docs/sources.md#autoscaling.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Proposes replicas for one metric: from what its pods or its object read, towards its target.
 
 `current` are the replicas of the template; `calibration` is the share of them that the clusters report, by which
-what was counted in clusters is brought back to replicas of the template.
+what was counted in clusters is brought back to replicas of the template. Source: docs/sources.md#autoscaling.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads samples of pods: which pods count, and the sums that a proposal of replicas is made of.
 
-A reading is all that is remembered of samples: the same reading always gives the same proposal.
+A reading is all that is remembered of samples: the same reading always gives the same proposal. Source:
+docs/sources.md#autoscaling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Brings a recommended number of replicas into what is allowed now: stabilization, rates, least and most replicas."""
+"""Brings a recommended number of replicas into what is allowed now: stabilization, rates, least and most replicas.
+
+Source: docs/sources.md#autoscaling.
+"""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import structlog
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from services._kit.base import durations
 from services._kit.concurrency.supervision import Supervised, supervise
@@ -53,6 +53,27 @@ class _PodMetricsList(Struct):
 
 
 _samples: Final = msgspec.json.Decoder(_PodMetricsList)
+
+_Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class _Replicas(Struct):
+    replicas: _Count = 0
+
+
+class _Scale(Struct):
+    spec: _Replicas = msgspec.field(default_factory=_Replicas)
+    status: _Replicas = msgspec.field(default_factory=_Replicas)
+
+
+_scale: Final = msgspec.json.Decoder(_Scale)
+
+
+class MemberScale(Struct, frozen=True):
+    """What a member says of the scale of its copy: replicas asked for, and replicas that exist."""
+
+    replicas: int
+    existing: int
 
 
 class PodUse(Struct, frozen=True, gc=False):
@@ -131,13 +152,20 @@ class MemberPods:
 
         A value that is none, or below 0, is left out. Raises ApiError and Unreachable.
         """
-        client = self._client
-        if client is None:
-            raise Unreachable(f"cluster {self._cluster}: {self.trouble or 'it is being opened'}")
         path = resource_path(_GROUP, _VERSION, "pods", namespace)
-        answer = await client.request("GET", path, timeout=timeout)
+        answer = await self._open_client().request("GET", path, timeout=timeout)
         listed = readable(_samples, answer, "a list of pod metrics").items or ()
         return {(item.metadata.namespace, item.metadata.name): _use(item) for item in listed}
+
+    async def scale(self, path: str, timeout: float) -> MemberScale:
+        """The scale of one object; raises ApiError and Unreachable."""
+        found = readable(_scale, await self._open_client().request("GET", path, timeout=timeout), "a scale")
+        return MemberScale(found.spec.replicas, found.status.replicas)
+
+    def _open_client(self) -> KubeClient:
+        if self._client is None:
+            raise Unreachable(f"cluster {self._cluster}: {self.trouble or 'it is being opened'}")
+        return self._client
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_SECONDS

@@ -12,7 +12,7 @@ from schemas.keys import PolicyKey
 from services._rules.autoscaling.metric_specs import MetricSpec
 from services._rules.autoscaling.pod_readings import PodView, Sample
 from services._rules.autoscaling.scaling_conditions import SCALING_ACTIVE
-from services._rules.constants import LABEL_TRUE, SCALE_TO_ZERO_ANNOTATION
+from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL, SCALE_TO_ZERO_ANNOTATION
 from services.autoscaler.reading.pod_index import Shape
 from services.autoscaler.scaling_effects import Refusal
 from services.autoscaler.state import Target
@@ -39,6 +39,15 @@ def rivals(references: Iterable[tuple[PolicyKey, Mapping[str, object]]]) -> dict
         if owner != key:
             found[owner], found[key] = key.name, owner.name
     return found
+
+
+def followed(key: PolicyKey, kind: str, name: str) -> Refusal:
+    """The template takes over the replicas of its members: what an autoscaler sets would be taken back at once."""
+    message = (
+        f"the replicas of {kind} {key.namespace}/{name} follow those of its members (label {RETAIN_REPLICAS_LABEL}): "
+        "what a FederatedHPA sets would be taken back"
+    )
+    return Refusal("ReplicasFollowMembers", "ReplicasFollowMembers", message)
 
 
 def pending(target: Target, replicas: int) -> Refusal | None:

@@ -1,13 +1,15 @@
 """Reads, for all FederatedHPAs at once, what their decisions are made from.
 
 A round asks each member once for samples, the control plane once for each distinct custom or external metric, and for
-the scale of a template only after that has changed; the rest is on the log.
+the scale of a template only after that has changed; members for theirs where it may be another than the log says.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from itertools import product
 from typing import Final
 
 from msgspec import Struct, field
@@ -21,20 +23,25 @@ from services._rules.autoscaling.metric_specs import MetricSpec, metric_specs
 from services._rules.autoscaling.pod_readings import MetricError, PodView, Sample, Startup, read_pods
 from services._rules.autoscaling.scaling_conditions import SCALING_ACTIVE
 from services._rules.kubernetes.selectors import LabelSelectorError, Selector, parse_selector
-from services.autoscaler.reading.member_pods import MemberPods, PodUse
+from services._rules.metrics.metric_questions import CUSTOM, EXTERNAL
+from services.autoscaler.reading.member_pods import MemberPods
+from services.autoscaler.reading.member_samples import MemberSamples, Uses
+from services.autoscaler.reading.member_scales import MemberScales, corrected, doubtful
 from services.autoscaler.reading.metric_source import Answer, MetricSource, Question
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import Shape
 from services.autoscaler.reading.round_rules import (
     Place,
     ambiguity,
+    followed,
     pending,
     rivals,
     scales_to_zero,
     shared_samples,
     unique_views,
 )
-from services.autoscaler.reading.scale_access import Scale, Scales
+from services.autoscaler.reading.scale_access import Scale, Scales, scale_path
+from services.autoscaler.replica_rules import follows_members
 from services.autoscaler.scaling_effects import Refusal, Round
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, Target
@@ -42,8 +49,10 @@ from services.autoscaler.state import AutoscalerState, Target
 _AT_ONCE: Final = 16
 _BREATH: Final = 20
 """Autoscalers that are read before other tasks have their turn."""
-
-Uses = Mapping[tuple[str, str], PodUse]
+_SAMPLES: Final = "metrics.k8s.io"
+_SCALES: Final = "scale"
+_SOURCES: Final = (_SAMPLES, CUSTOM, EXTERNAL, _SCALES)
+_RESULTS: Final = ("success", "error")
 
 
 class _Job(Struct):
@@ -102,7 +111,13 @@ class Rounds:
         self._state = state
         self._scales = scales
         self._source = source
-        self._members = members
+        self.members = members
+        self.answers = dict.fromkeys(product(_SOURCES, _RESULTS), 0.0)
+        """Answers of metric sources, by source and result."""
+        self.samples = MemberSamples(
+            members, settings.metrics_at_once, settings.metrics_timeout, partial(self._heard, _SAMPLES)
+        )
+        self._member_scales = MemberScales(members, partial(self._heard, _SCALES))
         self._attend = attend
         self._startup = Startup(
             settings.horizontal_pod_autoscaler_cpu_initialization_period,
@@ -110,10 +125,9 @@ class Rounds:
         )
         self._ambiguous: dict[PolicyKey, str] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
-        self.requests = 0
-        """Lists of samples that members were asked for."""
-        self.troubles: dict[str, str] = {}
-        """Why the samples of members could not be read in the last round."""
+
+    def _heard(self, source: str, answered: bool) -> None:
+        self.answers[source, _RESULTS[not answered]] += 1
 
     async def read(
         self, watched: Mapping[PolicyKey, Watched], now: Callable[[], float], only: Collection[PolicyKey] | None = None
@@ -125,7 +139,14 @@ class Rounds:
         # Those that wait for their replicas to be divided as well: they need the pods in a moment.
         self._follow(jobs, only is None)
         questions = frozenset(question for job in going for question in job.questions.values())
-        uses, answers, _ = await asyncio.gather(self._samples(going), self._source.ask(questions), self._listed(going))
+        uses, answers, *_ = await asyncio.gather(
+            self._samples(going, only is None),
+            self._source.ask(questions),
+            self._ask_members(going),
+            self._listed(going),
+        )
+        for question, answer in answers.items():
+            self._heard(CUSTOM if question.resource else EXTERNAL, not answer.problem)
         owners: dict[tuple[str, str, str], PolicyKey] = {}
         if only is None:
             self._ambiguous = {}
@@ -156,6 +177,8 @@ class Rounds:
         if place is None or target is None or target.bound is None:
             return await self._unbound(job, api_version, kind, name)
         job.place, job.target = place, target
+        if self._settings.deployment_replicas_syncer and follows_members(target):
+            return followed(job.key, kind, name)
         generation = target.template_generation
         job.scale = await self._scales.read(place, api_version, target.uid, generation)
         if not target.targets and not (job.least_zero and job.scale.replicas == 0):
@@ -215,42 +238,37 @@ class Rounds:
             for cluster in job.present:
                 wanted.setdefault(cluster, set()).add(job.key.namespace)
         if not everything:
-            for cluster in self._members:
+            for cluster in self.members:
                 wanted.setdefault(cluster, set())
         self._attend({cluster: frozenset(namespaces) for cluster, namespaces in wanted.items()})
 
     async def _listed(self, going: Iterable[_Job]) -> None:
         """Wait, no longer than for samples, until the pods are known that custom metrics are about."""
         clusters = {cluster for job in going if job.pods_wanted for cluster in job.present}
-        members = [member for cluster in clusters if (member := self._members.get(cluster)) is not None]
+        members = [member for cluster in clusters if (member := self.members.get(cluster)) is not None]
         await asyncio.gather(*(member.opened(self._settings.metrics_timeout) for member in members))
 
-    async def _samples(self, going: Iterable[_Job]) -> dict[str, Uses]:
-        """What pods use, by cluster; a cluster that does not answer is missing."""
+    async def _samples(self, going: Iterable[_Job], everything: bool) -> dict[str, Uses]:
         wanted: dict[str, set[str]] = {}
         for job in going:
             if job.samples_wanted:
                 for cluster in job.present:
                     wanted.setdefault(cluster, set()).add(job.key.namespace)
-        room = asyncio.Semaphore(self._settings.metrics_at_once)
-        found: dict[str, Uses] = {}
-        self.troubles = {}
+        return await self.samples.read(wanted, everything=everything)
 
-        async def ask(cluster: str, namespaces: set[str]) -> None:
-            member = self._members.get(cluster)
-            if member is None:
-                return
-            async with room:
-                self.requests += 1
-                try:
-                    await member.opened(self._settings.metrics_timeout)
-                    namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
-                    found[cluster] = await member.samples(namespace, self._settings.metrics_timeout)
-                except (ApiError, Unreachable) as error:
-                    self.troubles[cluster] = str(error)[:500]
-
-        await asyncio.gather(*(ask(cluster, namespaces) for cluster, namespaces in wanted.items()))
-        return found
+    async def _ask_members(self, going: Iterable[_Job]) -> None:
+        """Put the scales of members in place of those on the log, where they may differ."""
+        asking: list[tuple[_Job, str]] = []
+        wanted: dict[str, set[str]] = {}
+        for job in going:
+            if job.target is not None and job.place is not None and (asked := doubtful(job.target, job.clusters)):
+                path = scale_path(job.place, str(job.reference.get("apiVersion") or ""))
+                asking.append((job, path))
+                for cluster in asked:
+                    wanted.setdefault(cluster, set()).add(path)
+        found = await self._member_scales.read(wanted, self._settings.metrics_timeout)
+        for job, path in asking:
+            job.clusters = corrected(job.clusters, path, found)
 
     def _round(
         self,
@@ -289,7 +307,7 @@ class Rounds:
         found, problem = [], ""
         assert job.selector is not None
         for cluster in job.present:
-            member = self._members.get(cluster)
+            member = self.members.get(cluster)
             why = member.known if member is not None else "it is not followed yet"
             if member is None or why:
                 problem = problem or f"pods of cluster {cluster} are not known: {why}"
@@ -355,7 +373,7 @@ class Rounds:
         """Samples by the names that views have. Raises MetricError where no member of a target has answered."""
         clusters = {cluster for cluster, _ in views}
         if clusters and not clusters & uses.keys():
-            why = "; ".join(f"cluster {name}: {self.troubles.get(name, 'no answer')}" for name in sorted(clusters)[:3])
+            why = "; ".join(f"cluster {name}: {self.samples.why(name)}" for name in sorted(clusters)[:3])
             raise MetricError(f"unable to get metrics for resource {spec.name}: {why}")
         found = {}
         for (cluster, name), view in views.items():

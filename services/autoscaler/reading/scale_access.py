@@ -58,7 +58,7 @@ class Scales:
         known = self._known.get(key)
         if known is not None and generation and known[0] == (uid, generation):
             return known[1]
-        found = _scale(await self._control.get(_path(key, api_version)))
+        found = _scale(await self._control.get(scale_path(key, api_version)))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = ((uid, generation), found)
@@ -66,7 +66,7 @@ class Scales:
 
     async def present(self, key: ObjectKey, api_version: str) -> int:
         """The replicas that a template has at this moment; raises as `read`."""
-        return _scale(await self._control.get(_path(key, api_version))).replicas
+        return _scale(await self._control.get(scale_path(key, api_version))).replicas
 
     async def place(self, api_version: str, kind: str, namespace: str, name: str) -> ObjectKey | None:
         """The key of an object by the name of its kind; None where no such kind is served. Raises as `read`."""
@@ -82,7 +82,7 @@ class Scales:
 
         With `before`, only if it has those; raises Moved otherwise, and ApiError and Unreachable.
         """
-        path = _path(key, api_version)
+        path = scale_path(key, api_version)
         for attempt in range(_TRIES):
             scale = await self._control.get(path)
             present = _scale(scale).replicas
@@ -123,6 +123,7 @@ def _scale(manifest: Manifest) -> Scale:
     return Scale(max(replicas or 0, 0), selector or "")
 
 
-def _path(key: ObjectKey, api_version: str) -> str:
+def scale_path(key: ObjectKey, api_version: str) -> str:
+    """Where the scale of an object is, in the control plane as in members."""
     version = api_version.rpartition("/")[2]
     return resource_path(key.group, version, key.resource, key.namespace, key.name, "scale")

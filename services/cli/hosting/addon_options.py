@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
 from services.cli.hosting.init_options import Host
 
 ADDONS: Final = ("karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator", "karmada-search")
+ADAPTER: Final = ADDONS[1]
+"""The one that is no workload of its own: the gateway answers for metrics."""
+Status = Literal["enabled", "disabled", "unhealthy", "unknown"]
 Names = Annotated[list[str], typer.Argument(metavar="NAME… | all", help=f"{', '.join(ADDONS)}, or all.")]
 
 
@@ -16,9 +19,9 @@ class Reached(NamedTuple):
     """The control plane, and the member that an estimator is for."""
 
     kubeconfig: Annotated[
-        str, typer.Option("--karmada-kubeconfig", help="Kubeconfig of the control plane: not needed.")
+        str, typer.Option("--karmada-kubeconfig", help="Kubeconfig of the control plane, for the metrics adapter.")
     ] = "/etc/karmada/karmada-apiserver.config"
-    context: Annotated[str, typer.Option("--karmada-context", help="Context of that kubeconfig: not needed.")] = ""
+    context: Annotated[str, typer.Option("--karmada-context", help="Context of that kubeconfig.")] = ""
     cluster: Annotated[
         str, typer.Option("--cluster", "-C", help="Member of the estimator: not needed, one estimates for all.")
     ] = ""
@@ -70,7 +73,7 @@ class EnableOptions(NamedTuple):
     reached: Reached = Reached()
     pod_timeout: Annotated[int, typer.Option("--pod-timeout", help="Seconds that pods have to get ready.")] = 120
     api_timeout: Annotated[
-        int, typer.Option("--apiservice-timeout", help="Seconds for an APIService to answer: not needed.")
+        int, typer.Option("--apiservice-timeout", help="Seconds for an APIService to answer.", min=0)
     ] = 30
     member: Annotated[
         str, typer.Option("--member-kubeconfig", help="Kubeconfig of the estimator's member: not needed.")

@@ -1,23 +1,33 @@
-"""The commands `karmadactl addons …`: services that run on a host cluster only where they are wanted."""
+"""The commands `karmadactl addons …`: what an installation on a host cluster can do without."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Final
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
 from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.running import Failed, complain, patience
-from services.cli.hosting.addon_options import ADDONS, DisableOptions, EnableOptions, Reached
+from services.cli.hosting import metrics_adapter
+from services.cli.hosting.addon_options import (
+    ADAPTER,
+    ADDONS,
+    AddonImages,
+    AddonPriorities,
+    AddonReplicas,
+    DisableOptions,
+    EnableOptions,
+    Reached,
+    Status,
+)
 from services.cli.hosting.deinit import confirmed
 from services.cli.hosting.init_options import Host
 from services.cli.hosting.rolling_out import missing, path_of, until_ready
 
-Status = Literal["enabled", "disabled", "unhealthy", "unknown"]
-SERVICES: Final = dict(zip(ADDONS, ("descheduler", "", "estimator", "search"), strict=True))
-"""The service of each add-on; empty for what this release does not have."""
+SERVICES: Final = dict(zip(ADDONS, ("descheduler", "gateway", "estimator", "search"), strict=True))
+"""The service of each add-on; that of the metrics adapter has other work as well, and runs in any case."""
 _EVERY: Final = "all"
 
 
@@ -29,10 +39,7 @@ def chosen(names: Sequence[str]) -> list[str]:
     if unknown:
         raise Failed(f"there is no add-on {', '.join(unknown)}; there are {', '.join(ADDONS)}, and {_EVERY}")
     if _EVERY in names:
-        return [name for name in ADDONS if SERVICES[name]]
-    absent = [name for name in dict.fromkeys(names) if not SERVICES[name]]
-    if absent:
-        raise Failed(f"{', '.join(absent)} is not part of this release")
+        return list(ADDONS)
     return list(dict.fromkeys(names))
 
 
@@ -41,9 +48,12 @@ async def enable(names: Sequence[str], options: EnableOptions) -> int:
     if options.member or options.reached.cluster:
         complain("note: --cluster, --member-kubeconfig: one estimator looks into every member, by what join has stored")
     async with _host(options.host) as host:
-        found = await _installed(host, options.host.namespace, names)
+        found = await _installed(host, options.host.namespace, names, options.reached)
         for name, workload in found:
             index = ADDONS.index(name)
+            if name == ADAPTER:
+                _note_unused(options)
+                continue
             container = workload["spec"]["template"]["spec"]["containers"][0]
             image = options.images[index]
             if not image and options.registry:
@@ -55,7 +65,12 @@ async def enable(names: Sequence[str], options: EnableOptions) -> int:
             path = path_of("Deployment", "apps/v1", options.host.namespace, SERVICES[name])
             await host.patch(path, change, "application/strategic-merge-patch+json")
         for name, _ in found:
-            await until_ready(host, "Deployment", options.host.namespace, SERVICES[name], options.pod_timeout)
+            await until_ready(
+                host, "Deployment", options.host.namespace, SERVICES[name], options.pod_timeout, "--pod-timeout"
+            )
+            if name == ADAPTER:
+                async with metrics_adapter.reached(options.reached) as control:
+                    await metrics_adapter.enable(control, options.api_timeout)
             print(f"{name} is enabled")
     return 0
 
@@ -63,12 +78,15 @@ async def enable(names: Sequence[str], options: EnableOptions) -> int:
 async def disable(names: Sequence[str], options: DisableOptions) -> int:
     """Run add-ons no longer; 1 when the answer to the question is no. Raises Failed."""
     async with _host(options.host) as host:
-        found = await _installed(host, options.host.namespace, names)
+        found = await _installed(host, options.host.namespace, names, options.reached)
         shown = ", ".join(name for name, _ in found)
         if not options.force and not confirmed(f"{shown} will be stopped. Go on? [y/N] "):
             return 1
         for name, workload in found:
-            if workload["spec"].get("replicas"):
+            if name == ADAPTER:
+                async with metrics_adapter.reached(options.reached) as control:
+                    await metrics_adapter.disable(control)
+            elif workload["spec"].get("replicas"):
                 path = path_of("Deployment", "apps/v1", options.host.namespace, SERVICES[name])
                 await host.patch(path, {"spec": {"replicas": 0}})
             print(f"{name} is disabled")
@@ -77,9 +95,8 @@ async def disable(names: Sequence[str], options: DisableOptions) -> int:
 
 async def show(host_options: Host, reached: Reached) -> int:
     """Print each add-on and whether it runs."""
-    del reached
     async with _host(host_options) as host:
-        rows = [(name, await _status(host, host_options.namespace, name)) for name in ADDONS]
+        rows = [(name, await _status(host, host_options.namespace, name, reached)) for name in ADDONS]
     print(bordered(("ADDON NAME", "STATUS"), rows), end="")
     return 0
 
@@ -99,20 +116,35 @@ def bordered(headers: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
     return f"{line}{shown[0]}{line}{''.join(shown[1:])}{line}"
 
 
-async def _status(host: KubeClient, namespace: str, name: str) -> Status:
-    if not SERVICES[name]:
-        return "disabled"
+async def _status(host: KubeClient, namespace: str, name: str, reached: Reached) -> Status:
+    if name == ADAPTER:
+        return await metrics_adapter.status(reached)
     try:
         return status_of(await host.get(path_of("Deployment", "apps/v1", namespace, SERVICES[name])))
     except ApiError as error:
         return "disabled" if error.status == 404 else "unknown"
 
 
-async def _installed(host: KubeClient, namespace: str, names: Sequence[str]) -> list[tuple[str, Manifest]]:
+def _note_unused(options: EnableOptions) -> None:
+    """Say which options have no effect: the gateway has other work as well."""
+    index = ADDONS.index(ADAPTER)
+    given = (options.images[index], options.replicas[index], options.priorities[index])
+    if given != (AddonImages()[index], AddonReplicas()[index], AddonPriorities()[index]):
+        complain(
+            f"note: --{ADAPTER}-image, -replicas, -priority-class: it is a part of the gateway, which stays as it is"
+        )
+
+
+async def _installed(
+    host: KubeClient, namespace: str, names: Sequence[str], reached: Reached
+) -> list[tuple[str, Manifest]]:
     """The chosen add-ons with their workloads; of all, those that the installation has. Raises Failed."""
     found = []
     for name in chosen(names):
         try:
+            if name == ADAPTER:
+                async with metrics_adapter.reached(reached):
+                    pass
             found.append((name, await _workload(host, namespace, name)))
         except Failed as error:
             if _EVERY not in names:

@@ -45,15 +45,13 @@ class Served(Struct, frozen=True):
 
 
 # The preferred version first: clients pick what they find first. Groups whose plurals others have as well come last.
-SERVED: Final = (
-    Served(_GROUP, "v1alpha2", 1000, 20),
-    Served(_GROUP, "v1alpha1", 1000, 10),
-    *(
-        Served(group, version, 100, 100 - 10 * place)
-        for group, versions in METRICS.items()
-        for place, version in enumerate(versions)
-    ),
+GATEWAY_OF: Final = Served(_GROUP, "v1alpha2", 1000, 20)
+METRICS_SERVED: Final = tuple(
+    Served(group, version, 100, 100 - 10 * place)
+    for group, versions in METRICS.items()
+    for place, version in enumerate(versions)
 )
+SERVED: Final = (GATEWAY_OF, Served(_GROUP, "v1alpha1", 1000, 10), *METRICS_SERVED)
 
 
 def environment(layout: Layout, installation: Installation) -> dict[str, str]:
@@ -112,10 +110,12 @@ def gateway_service(host: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def api_services(bundle: str, port: int) -> list[dict[str, Any]]:
     """The objects that make a control plane send requests to the gateway; `bundle` is its authority in base64."""
-    return [_api_service(served, bundle, port) for served in SERVED]
+    place = {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port}
+    return [api_service(served, bundle, place) for served in SERVED]
 
 
-def _api_service(served: Served, bundle: str, port: int) -> dict[str, Any]:
+def api_service(served: Served, bundle: str, service: Manifest) -> dict[str, Any]:
+    """The object for one group version; `service` names the Service of the gateway with its port."""
     annotations = {"annotations": {SERVES: PROXY}} if served.group == _GROUP else {}
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
@@ -127,7 +127,7 @@ def _api_service(served: Served, bundle: str, port: int) -> dict[str, Any]:
             "groupPriorityMinimum": served.group_priority,
             "versionPriority": served.priority,
             "caBundle": bundle,
-            "service": {"namespace": NAMESPACE_SYSTEM, "name": GATEWAY_SERVICE, "port": port},
+            "service": service,
         },
     }
 

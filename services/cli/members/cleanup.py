@@ -14,7 +14,7 @@ from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.karmadactl_options import MemberFile
 from services.cli.common.running import Failed, NotReady, complain
 from services.cli.common.waiting import wait_until
-from services.cli.members.member_account import METRICS_READER
+from services.cli.members.member_account import AUTOSCALER, METRICS_READER
 from services.cli.members.member_options import LeaveOptions
 from services.cli.members.membership import open_member_file
 
@@ -60,6 +60,8 @@ async def clean_by_file(name: str, options: LeaveOptions) -> None:
             _role(IMPERSONATOR),
             _binding(METRICS_READER),
             _role(METRICS_READER),
+            _binding(AUTOSCALER),
+            _role(AUTOSCALER),
             resource_path("", "v1", "serviceaccounts", options.namespace, IMPERSONATOR),
             resource_path("", "v1", "namespaces", "", options.namespace),
         ):
@@ -97,8 +99,8 @@ async def clean_by_itself(name: str, namespace: str, member: KubeClient | str) -
             if others
             else resource_path("", "v1", "namespaces", "", namespace)
         )
-        both = (IMPERSONATOR, METRICS_READER)
-        shared = () if others else (*map(_binding, both), *map(_role, both))
+        ours = (IMPERSONATOR, METRICS_READER, AUTOSCALER)
+        shared = () if others else (*map(_binding, ours), *map(_role, ours))
         for path in (_role(role), *shared, place):
             await _hang_on(member, path, owner)
         await member.delete(_binding(role), propagation="Foreground")

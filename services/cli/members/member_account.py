@@ -6,6 +6,7 @@ Tokens are wanted that last: where a member issues short ones only, a Secret of 
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,6 +19,7 @@ from services._kit.kube.route import Route
 from services._rules.constants import LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
 from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
 from services._rules.kubernetes.rbac.service_roles import user_of
+from services._rules.metrics.metric_questions import RESOURCE
 from services._rules.metrics.metric_questions import VERSIONS as METRICS
 from services._rules.names import member_role_name, member_service_account_name
 from services._rules.proxying.impersonator_rights import IMPERSONATOR, impersonator_rights
@@ -25,7 +27,9 @@ from services.cli.common.running import JoinRefused, NotReady
 from services.cli.common.waiting import wait_until
 
 METRICS_READER: Final = "fleetlog-metrics-reader"
-"""The role in a member by which its metrics and pods are read."""
+"""The role in a member by which the gateway reads its metrics."""
+AUTOSCALER: Final = "fleetlog-autoscaler"
+"""The role in a member by which the autoscaler reads its pods, their samples, and scales."""
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 _TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
 _LASTING_SECONDS: Final = 365 * 24 * 3600
@@ -145,30 +149,32 @@ async def member_identity(
     return msgspec.structs.replace(ours, impersonator=impersonator)
 
 
-def measuring_rights() -> tuple[Manifest, Manifest]:
-    """Reading of metrics by the gateway and the autoscaler, and of pods by both.
+def measuring_rights() -> Iterator[Manifest]:
+    """Reading of metrics by the gateway; of pods, their samples and scales by the autoscaler.
 
-    The control plane decides who sees those of all members.
+    The control plane decides who sees the metrics of all members.
     """
-    shared = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": METRICS_READER}}
-    return (
-        {
-            **shared,
-            "kind": "ClusterRole",
-            "rules": [
-                {"apiGroups": list(METRICS), "resources": ["*"], "verbs": ["get", "list"]},
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+    read = ["get", "list"]
+    for name, service, rules in (
+        (METRICS_READER, "gateway", [{"apiGroups": list(METRICS), "resources": ["*"], "verbs": read}]),
+        (
+            AUTOSCALER,
+            "autoscaler",
+            [
+                {"apiGroups": [""], "resources": ["pods"], "verbs": [*read, "watch"]},
+                {"apiGroups": [RESOURCE], "resources": ["pods"], "verbs": read},
+                {"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get"]},
             ],
-        },
-        {
+        ),
+    ):
+        shared = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}}
+        yield {**shared, "kind": "ClusterRole", "rules": rules}
+        yield {
             **shared,
             "kind": "ClusterRoleBinding",
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": METRICS_READER},
-            "subjects": [
-                {"apiGroup": RBAC, "kind": "User", "name": user_of(service)} for service in ("gateway", "autoscaler")
-            ],
-        },
-    )
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user_of(service)}],
+        }
 
 
 async def _lasting_token(member: KubeClient, access: MemberAccess, namespace: str, account: str) -> str:

@@ -22,7 +22,7 @@ from services.autoscaler.reading.member_pods import MemberPods
 from services.autoscaler.reading.metric_source import ControlPlaneMetrics, Question
 from services.autoscaler.reading.pod_index import PodIndex, Shape, Shapes
 from services.autoscaler.reading.round_rules import pending, rivals, scales_to_zero, shared_samples, unique_views
-from services.autoscaler.replica_sync import replicas_of_members
+from services.autoscaler.replica_rules import replicas_of_members
 from services.autoscaler.state import AutoscalerState, Target, fold
 from tests.support import facts
 from tests.support.facts import KEY, raw

@@ -11,7 +11,16 @@ from schemas.events.autoscaling import RuleRun, ScheduleAdvanced, ScheduleReleas
 from schemas.keys import PolicyKey
 from services._rules.autoscaling.timestamps import moment, seconds
 from services._rules.decision import Decision
-from services.autoscaler.schedule_decision import INTERRUPTED, Run, Schedule, TellOfSchedule, decide_schedule
+from services.autoscaler.schedule_decision import (
+    INTERRUPTED,
+    LATE,
+    OVERLAPPING,
+    Missed,
+    Run,
+    Schedule,
+    TellOfSchedule,
+    decide_schedule,
+)
 
 KEY = PolicyKey("CronFederatedHPA", "default", "office")
 RULE: dict[str, Any] = {"name": "up", "schedule": "0 9 * * *", "targetReplicas": 5}
@@ -47,6 +56,10 @@ def runs(found: Decision) -> list[float]:
     return [effect.scheduled for effect in found.effects if isinstance(effect, Run)]
 
 
+def missed(found: Decision) -> list[tuple[float, str]]:
+    return [(effect.scheduled, effect.why) for effect in found.effects if isinstance(effect, Missed)]
+
+
 def test_rule_waits_for_its_time_and_runs_once() -> None:
     waiting, found = decided(None, MORNING)
     assert (found.wake_at, runs(found)) == (NINE, [])
@@ -80,7 +93,15 @@ def test_runs_missed_in_a_downtime_are_left_out() -> None:
     waiting, _ = decided(None, MORNING)
     late, found = decided(waiting, NINE + 3600)
     assert (runs(found), late.rules[0].due) == ([], at("2026-11-24T09:00:00Z"))
-    assert runs(decided(waiting, NINE + 10)[1]) == [NINE]
+    assert missed(found) == [(NINE, LATE)]
+    soon, found = decided(waiting, NINE + 10)
+    assert (runs(found), missed(found)) == ([NINE], [])
+    minutely = schedule({**RULE, "schedule": "* * * * *"})
+    running, _ = decided(decided(None, NINE - 1, minutely)[0], NINE, minutely)
+    over, found = decided(running, NINE + 61, minutely, under_way=frozenset({"up"}))
+    assert (runs(found), missed(found), over.rules[0].due) == ([], [(NINE + 60, OVERLAPPING)], NINE + 120)
+    # One that was served already is not missed when the clock comes by again.
+    assert missed(decided(soon, NINE + 20, under_way=frozenset({"up"}))[1]) == []
 
 
 def test_clock_set_back_does_not_run_a_rule_again() -> None:

@@ -295,13 +295,9 @@ def test_members_may_read_where_the_control_plane_is() -> None:
 
 
 def test_add_ons_are_chosen_by_name_or_all() -> None:
-    assert chosen(["all"]) == [name for name in ADDONS if name != "karmada-metrics-adapter"]
+    assert chosen(["all"]) == list(ADDONS)
     assert chosen(["karmada-search", "karmada-search"]) == ["karmada-search"]
-    for words, said in (
-        (["karmada-x"], "no add-on karmada-x"),
-        (["karmada-metrics-adapter"], "not part"),
-        ([], "which"),
-    ):
+    for words, said in ((["karmada-x"], "no add-on karmada-x"), ([], "which")):
         with pytest.raises(Failed, match=said):
             chosen(words)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +26,14 @@ def generator() -> ModuleType:
 def test_committed_files_match_the_generator(generator: ModuleType) -> None:
     present = {path.name: path.read_text() for path in DASHBOARDS.glob("*.json")}
     assert present == generator.documents(), "run: python k8s/dashboards/generate.py"
+
+
+def test_choices_of_a_dashboard_are_named_in_its_panels(generator: ModuleType) -> None:
+    for uid, (_, panels) in generator.DASHBOARDS.items():
+        names = {name for name, _ in generator.VARIABLES.get(uid, ())}
+        queries = " ".join(query for _, query, _, _ in panels)
+        assert set(re.findall(r"\$(?!__)(\w+)", queries)) == names
+        assert "$" not in generator.filled(queries, "1m")
 
 
 def test_panels_do_not_overlap(generator: ModuleType) -> None:

@@ -28,6 +28,7 @@ from services.scheduler.settings import SchedulerSettings
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from tests.support.deciders.decider import Decider, Step
+from tests.support.deciders.deciders_of_autoscaling import AUTOSCALER, AUTOSCALER_SHELL
 from tests.support.deciders.deciders_of_clusters import DETECTOR, ESTIMATOR, MONITOR
 from tests.support.deciders.deciders_of_facts import (
     AGGREGATOR,
@@ -56,6 +57,7 @@ DECIDERS = [
     JANITOR,
     ESTIMATOR,
     REGISTRAR,
+    AUTOSCALER,
 ]
 
 
@@ -107,6 +109,7 @@ SHELLS: list[tuple[Decider, Callable[[], Any], set[str]]] = [
     (MONITOR, lambda: ClusterMonitor(MonitorSettings(control_kubeconfig=CONTROL)), {"clusters", "guard"}),
     (JANITOR, lambda: Janitor(JanitorSettings()), set()),
     (ESTIMATOR, lambda: Estimator(EstimatorSettings(control_kubeconfig=CONTROL)), {"ledger"}),
+    (AUTOSCALER, AUTOSCALER_SHELL, set()),
 ]
 """Services, and the fields of their states that take in what a decision found out."""
 

@@ -45,7 +45,7 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
         _rule("custom.metrics.k8s.io", "*", "get", "list"),
         _rule("external.metrics.k8s.io", "*", "get", "list"),
         _rule("autoscaling", "horizontalpodautoscalers", *_READ),
-        _rule("apps", "*", "get", "patch"),
+        {"apiGroups": ["apps"], "resources": ["deployments", "replicasets", "statefulsets"], "verbs": ["patch"]},
         _EVENTS,
         _DISCOVERY,
     ),

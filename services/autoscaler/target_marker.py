@@ -1,13 +1,9 @@
-"""Keeps a template beside the autoscalers of its members: marks targets, and takes over the replicas of members."""
+"""Marks targets of autoscalers that run in members, so that these keep their replicas."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-from msgspec import UNSET, Raw, Struct, field
-
-from schemas.events.placement import PlacementDecided
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.concurrency.keyed_work import Background
 from services._kit.kube.api import PASSING
@@ -20,21 +16,9 @@ from services._rules.constants import (
 )
 from services.autoscaler.reading.object_watch import ObjectWatch, Watched
 from services.autoscaler.reading.scale_access import Scales
-from services.autoscaler.state import AutoscalerState, Target
 
 _GONE: Final = 404
 _AGAIN: Final = PASSING | {409}
-
-
-class _Scheduling(Struct, rename="camel"):
-    replica_scheduling_type: str = ""
-
-
-class _Placement(Struct, rename="camel"):
-    replica_scheduling: _Scheduling = field(default_factory=_Scheduling)
-
-
-_placement: Final = msgspec.json.Decoder(_Placement)
 
 
 class TargetMarker:
@@ -89,28 +73,3 @@ class TargetMarker:
 def _propagated(found: Watched) -> bool:
     labels = found.metadata["labels"]
     return bool(labels.get(PROPAGATION_POLICY_ID_LABEL) or labels.get(CLUSTER_PROPAGATION_POLICY_ID_LABEL))
-
-
-def replicas_of_members(state: AutoscalerState, target: Target) -> int | None:
-    """The replicas that a template takes over from its members; None where it keeps its own.
-
-    Only a Deployment with the label whose replicas are divided, once every cluster reports some.
-    """
-    bound, placed, rollup = target.bound, target.placed, target.rollup
-    if bound is None or bound.kind != "Deployment" or not target.retained or rollup is None:
-        return None
-    if not isinstance(placed, PlacementDecided) or placed.binding_generation != bound.generation:
-        return None
-    if rollup.uid != target.uid or not _divided(placed.placement) or len(rollup.items) != len(target.targets):
-        return None
-    scales = state.scales(target, bound.replicas)
-    if any(item.away or item.existing <= 0 for item in scales):
-        return None
-    total = sum(item.existing for item in scales)
-    return total if total != bound.replicas else None
-
-
-def _divided(placement: Raw | object) -> bool:
-    if placement is UNSET or not isinstance(placement, Raw):
-        return False
-    return _placement.decode(placement).replica_scheduling.replica_scheduling_type == "Divided"
