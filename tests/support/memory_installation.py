@@ -47,6 +47,8 @@ class MemoryInstallation:
             clock=runner.clock,
             mark=runner.mark,
             connection=None,
+            guard=None,
+            appender=runner.appender,
             logs=self.logs,
             metrics=KitMetrics(service.name),
         )
