@@ -18,7 +18,11 @@ from services._kit.runtime.service import Context, Decider
 from services._rules.constants import EXPORTS, IMPORTS, MULTICLUSTER_GROUP
 from services._rules.decision import NOTHING, Decision
 from services._rules.kubernetes.event_objects import note_about
-from services.networking.control_objects import (
+from services.networking.decide import COMPONENT, decide
+from services.networking.derived_writes import Busy, ControlWrites, Taken, Write
+from services.networking.metrics import register
+from services.networking.object_view import ControlView
+from services.networking.service_objects import (
     DropService,
     DropSlice,
     PutService,
@@ -28,10 +32,6 @@ from services.networking.control_objects import (
     Tell,
     involved,
 )
-from services.networking.control_view import ControlView
-from services.networking.control_writes import Busy, ControlWrites, Taken, Write
-from services.networking.decide import COMPONENT, decide
-from services.networking.metrics import register
 from services.networking.settings import NetworkingSettings
 from services.networking.state import NetworkingState, ServiceName, fold
 

@@ -14,7 +14,7 @@ from services._rules.endpoints.export_conditions import ClusterExport, export_co
 from services._rules.endpoints.imported_slices import ImportedSlice, imported
 from services._rules.endpoints.reported_slices import pieces
 from services._rules.kubernetes.event_objects import note_about
-from services.networking.control_objects import (
+from services.networking.service_objects import (
     ControlObjects,
     DropService,
     DropSlice,
@@ -29,7 +29,7 @@ from services.networking.control_objects import (
 from services.networking.state import Export, ExportedService, NetworkingState, ServiceName
 
 COMPONENT: Final = "networking"
-_NOBODY: Final = ExportedService()
+_UNKNOWN: Final = ExportedService()
 
 Collected = dict[tuple[str, str], EndpointsCollected]
 """What counts, by cluster and name of the slice there."""
@@ -40,7 +40,7 @@ def decide(state: NetworkingState, name: ServiceName, given: ControlObjects, now
 
     The objects of the control plane follow the facts: what is collected here is written once it is on the log.
     """
-    found = state.services.get(name, _NOBODY)
+    found = state.services.get(name, _UNKNOWN)
     reasons = {cluster: _left_out(state, found, cluster, now, patience) for cluster in _clusters(found)}
     wanted = dict(_wanted(name, found, reasons))
     events: list[EndpointsCollected | EndpointsReleased] = []
@@ -137,7 +137,7 @@ def _slices(name: ServiceName, given: ControlObjects, wanted: Collected) -> Iter
     for slice_name, item in expected.items():
         present = given.slices.get(slice_name)
         if present is not None and present.content.address_type != item.content.address_type:
-            # What cannot be changed is made anew, once it is gone.
+            # What cannot be changed is made again, once it is gone.
             yield DropSlice(name, slice_name)
         elif present != item:
             yield PutSlice(name, item)

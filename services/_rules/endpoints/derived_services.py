@@ -1,4 +1,4 @@
-"""The Service that stands for an imported one: made of a ServiceImport, and never in the place of somebody else's."""
+"""The Service that stands for an imported one: made of a ServiceImport, and never in the place of another one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DerivedService(Struct, frozen=True):
 
     uid: str
     owner: str
-    """The ServiceImport that it was made for; empty for one of somebody else."""
+    """The ServiceImport that it was made for; empty for one that was made otherwise."""
     type: str
     ports: tuple[ServicePort, ...]
     selects: bool

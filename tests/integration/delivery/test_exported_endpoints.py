@@ -135,7 +135,7 @@ async def test_slices_of_others_and_imported_ones_are_not_exported(member: Any, 
     await until(member, key, lambda found: found == {})
 
 
-async def test_an_export_without_a_service_reports_that_there_is_nothing(member: Any, fresh_name: str) -> None:
+async def test_an_export_without_a_service_has_no_endpoints(member: Any, fresh_name: str) -> None:
     key = await exported(member, fresh_name)
     assert await until(member, key, lambda found: True) == {}
 

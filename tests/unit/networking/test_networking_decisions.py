@@ -19,7 +19,8 @@ from schemas.keys import ObjectKey
 from services._rules.constants import MULTICLUSTER_API
 from services._rules.endpoints.derived_services import DerivedService, ServiceImport, ServicePort
 from services._rules.endpoints.imported_slices import ImportedSlice, imported
-from services.networking.control_objects import (
+from services.networking.decide import decide
+from services.networking.service_objects import (
     ControlObjects,
     DropService,
     DropSlice,
@@ -29,7 +30,6 @@ from services.networking.control_objects import (
     ShowStatus,
     Tell,
 )
-from services.networking.decide import decide
 from services.networking.state import NetworkingState, ServiceName, fold
 
 NAME = ServiceName("default", "web")
@@ -190,7 +190,7 @@ def test_a_cluster_that_exports_no_more_is_left_out(event: Known) -> None:
     assert world.control.asked.clusters == ("m1",)
 
 
-def test_a_withdrawal_everywhere_leaves_nothing_but_what_users_wrote() -> None:
+def test_a_withdrawal_everywhere_leaves_nothing() -> None:
     world = exporting()
     world.take(withdrawn("m1"), withdrawn("m2"))
     world.control.export = world.control.asked = None
@@ -214,7 +214,7 @@ def test_a_silent_cluster_counts_for_a_while() -> None:
     assert len(world.addresses) == 2
 
 
-def test_a_cluster_that_has_not_listed_its_slices_keeps_what_was_collected() -> None:
+def test_a_cluster_without_a_list_keeps_its_endpoints() -> None:
     world = exporting()
     world.take(report("m1", UNSET, message="its EndpointSlices cannot be read: forbidden"))
     assert world.decide().events == []
@@ -224,7 +224,7 @@ def test_a_cluster_that_has_not_listed_its_slices_keeps_what_was_collected() -> 
     assert world.decide().events == []
 
 
-def test_a_slice_whose_address_type_changed_is_made_anew() -> None:
+def test_a_slice_with_another_address_type_is_replaced() -> None:
     world = exporting()
     six = ServiceSlice("web-a", "IPv6", (SliceEndpoint(("fd00::1",)),), HTTP)
     world.take(report("m1", (six,)))

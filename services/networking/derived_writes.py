@@ -12,7 +12,7 @@ from services._rules.constants import IMPORT_CONTROLLER, MULTICLUSTER_GROUP, SLI
 from services._rules.endpoints.derived_services import read_service, service_manifest, taken
 from services._rules.endpoints.imported_slices import manifest_of
 from services._rules.names import derived_service_name
-from services.networking.control_objects import (
+from services.networking.service_objects import (
     SERVICES,
     SLICES,
     DropService,
@@ -33,7 +33,7 @@ class Busy(Exception):
 
 
 class Taken(Exception):
-    """The name of an object belongs to somebody else; the message says which."""
+    """The name of an object is that of one that is not ours; the message says which."""
 
 
 class ControlWrites:
@@ -48,7 +48,7 @@ class ControlWrites:
     async def carry_out(self, write: Write) -> None:
         """Make one write.
 
-        Raises Busy where it should be tried again, Taken where the name is somebody else's, ApiError for a refusal.
+        Raises Busy where it should be tried again, Taken where the name is another one's, ApiError for a refusal.
         """
         try:
             match write:

@@ -41,7 +41,7 @@ class ControlObjects(Struct):
 
 
 class PutSlice(Struct, frozen=True):
-    """Write an EndpointSlice, unless its name is somebody else's."""
+    """Write an EndpointSlice, unless its name is taken."""
 
     service: ServiceName
     item: ImportedSlice
@@ -55,7 +55,7 @@ class DropSlice(Struct, frozen=True):
 
 
 class PutService(Struct, frozen=True):
-    """Write the derived Service of an import, unless its name is somebody else's."""
+    """Write the derived Service of an import, unless its name is taken."""
 
     service: ServiceName
     given: ServiceImport

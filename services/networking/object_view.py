@@ -17,7 +17,7 @@ from services._rules.constants import EXPORTS, IMPORT_CONTROLLER, IMPORTS, MULTI
 from services._rules.endpoints.derived_services import read_import, read_service
 from services._rules.endpoints.imported_slices import read_imported
 from services._rules.names import derived_service_name
-from services.networking.control_objects import (
+from services.networking.service_objects import (
     SERVICES,
     SLICES,
     ControlObjects,
