@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from schemas.manifest import Manifest
 from tests.e2e.fleet import until, until_equal
 from tests.e2e.space import Space, clusters
+from tests.support.commands import run_command
 
 API = "multicluster.x-k8s.io/v1alpha1"
 DERIVED = "kubernetes.io/service-name=derived-web"
@@ -40,6 +42,17 @@ def reached(space: Space, member: str) -> list[str]:
     """Addresses behind the derived Service in a member."""
     slices = space.member[member].items("endpointslices", space.name, DERIVED)
     return sorted(address for item in slices for each in item.get("endpoints") or () for address in each["addresses"])
+
+
+def fleetlog(space: Space, *words: str) -> str:
+    """Output of a command about the space."""
+    return run_command("fleetlog", *words, "-n", space.name, "--dir", str(space.fleet.layout.directory)).stdout
+
+
+def traced(space: Space, member: str) -> tuple[int, list[str]]:
+    """Endpoints that a client in a member reaches, and the clusters that they are in."""
+    found = json.loads(fleetlog(space, "trace", "service/web", "--from", member, "-o", "json"))
+    return found["reached"], [item["cluster"] for item in found["slices"]]
 
 
 def condition(space: Space, kind: str) -> Any:
@@ -85,6 +98,7 @@ def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> 
     until("a pod runs", lambda: pods(space, "member3"))
     until_equal("reached", lambda: reached(space, "member2"), pods(space, "member3"))
     until_equal("valid", lambda: condition(space, "Valid"), "True")
+    until_equal("traced", lambda: traced(space, "member2"), (1, ["member3"]))
     # More pods follow.
     space.control.patch("deployment", "web", {"spec": {"replicas": 3}}, space.name)
     until("three pods run", lambda: len(pods(space, "member3")) == 3)
@@ -106,4 +120,7 @@ def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> 
     space.control.delete("serviceimport", "web", space.name)
     space.until_in("service", "derived-web", ())
     until_equal("derived", lambda: space.control.get("service", "derived-web", space.name), None)
+    steps = fleetlog(space, "history", "service/web", "--endpoints")
+    assert "member3 does not export it any more" in steps
+    assert "member1 offers 3 endpoints, 3 ready" in steps
     space.control.delete("clusterpropagationpolicy", "multicluster-services")
