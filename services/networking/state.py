@@ -163,7 +163,8 @@ def _reported(state: NetworkingState, seq: int, event: WorkObserved) -> Iterable
 def _reach(event: ClusterChanged) -> Reach:
     for item in _cluster.decode(event.manifest).status.conditions or ():
         if item.type == "Ready" and item.status != "True":
-            return Reach(ready=False, since=_seconds(item.last_transition_time))
+            # Without a moment that can be read, it counts from when this was noticed.
+            return Reach(ready=False, since=_seconds(item.last_transition_time) or event.provenance.decided_at)
         if item.type == "Ready":
             return Reach(ready=True)
     # A member that was just joined has no condition yet.

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from schemas.codec import Known, subject_of
 from schemas.endpoints import PortOfSlice, ServiceSlice, SliceEndpoint
+from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.observed import WorkObserved
@@ -212,6 +213,16 @@ def test_a_silent_cluster_counts_for_a_while() -> None:
     (back,) = world.settle(NOW + PATIENCE + 5)
     assert (type(back), back.cluster) == (EndpointsCollected, "m2")
     assert len(world.addresses) == 2
+
+
+def test_silence_counts_from_when_it_was_noticed_where_no_moment_is_given() -> None:
+    world = exporting()
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": "?"}
+    manifest = msgspec.Raw(msgspec.json.encode({"status": {"conditions": [condition]}}))
+    noticed = Provenance(decided_at=NOW + 50)
+    world.take(ClusterChanged(name="m2", uid="c-m2", manifest=manifest, provenance=noticed))
+    assert world.decide(NOW + 50 + PATIENCE - 1).events == []
+    assert [event.cluster for event in world.decide(NOW + 50 + PATIENCE).events] == ["m2"]
 
 
 def test_a_cluster_without_a_list_keeps_its_endpoints() -> None:
