@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from schemas.endpoints import ServiceSlice
 from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.manifest import Manifest
 from services._rules.constants import EXPORTS, IMPORTS
@@ -56,7 +57,7 @@ def decide(state: NetworkingState, name: ServiceName, given: ControlObjects, now
                 )
             )
     offers = {
-        cluster: ClusterExport(report.slices or (), _problem(report, reasons[cluster]), counts=not reasons[cluster])
+        cluster: _offer(cluster, report, reasons[cluster], wanted)
         for cluster, report in found.reports.items()
         if cluster in found.asked and cluster in state.members
     }
@@ -124,8 +125,17 @@ def _same(before: EndpointsCollected | None, now: EndpointsCollected) -> bool:
     )
 
 
-def _problem(report: Export, reason: str) -> str:
-    return reason or report.problem
+def _offer(cluster: str, report: Export, reason: str, wanted: Collected) -> ClusterExport:
+    """What the status says of a cluster: what counts of it, or what it reported where that does not count."""
+    counting = tuple(
+        ServiceSlice(event.name, event.address_type, event.endpoints, event.ports)
+        for (owner, _), event in wanted.items()
+        if owner == cluster
+    )
+    problem = reason or report.problem
+    if report.slices is None:
+        problem = problem or "it has not reported its endpoints; an agent of an earlier version does not"
+    return ClusterExport(counting or report.slices or (), problem, counts=not reason)
 
 
 def _slices(name: ServiceName, given: ControlObjects, wanted: Collected) -> Iterator[PutSlice | DropSlice]:

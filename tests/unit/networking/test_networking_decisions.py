@@ -228,7 +228,11 @@ def test_silence_counts_from_when_it_was_noticed_where_no_moment_is_given() -> N
 def test_a_cluster_without_a_list_keeps_its_endpoints() -> None:
     world = exporting()
     world.take(report("m1", UNSET, message="its EndpointSlices cannot be read: forbidden"))
-    assert world.decide().events == []
+    assert world.settle() == []
+    assert world.control.export is not None
+    (valid,) = [item for item in world.control.export.conditions if item["type"] == "Valid"]
+    assert valid["status"] == "True"
+    assert valid["message"] == "m1, m2: endpoints are offered; m1: its EndpointSlices cannot be read: forbidden"
     assert world.addresses["imported-m1-web-a"] == ["10.1.0.1"]
     # An older log, or one whose observations were lost, says as little.
     world.state.services[NAME].reports.clear()
@@ -292,6 +296,14 @@ def test_an_import_that_reaches_nothing_says_why(asked: ServiceImport, reports: 
     world.settle()
     assert world.warnings() == [reason]
     assert (world.control.derived is not None) == (asked.type == "ClusterSetIP")
+
+
+def test_a_cluster_that_reports_no_endpoints_at_all_is_named() -> None:
+    world = World(member("m1"), work("m1"), report("m1", UNSET))
+    world.control.export = ExportObject("e1", 1)
+    world.settle()
+    assert world.condition("Valid") == ("False", "NoEndpoints")
+    assert "m1: it has not reported its endpoints" in world.control.export.conditions[0]["message"]
 
 
 def test_exporters_with_other_ports_are_told_apart() -> None:
