@@ -97,9 +97,9 @@ def trace(
     output: TableOutput = "",
 ) -> Work:
     """Show which endpoints a client in one member reaches of a Service that others export."""
-    from services.cli.queries import service_trace
+    from services.cli.queries import trace_output
 
-    return service_trace.trace_service(query, cluster, output)
+    return trace_output.trace_service(query, cluster, output)
 
 
 @app.command(

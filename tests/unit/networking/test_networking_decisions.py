@@ -215,7 +215,7 @@ def test_a_silent_cluster_counts_for_a_while() -> None:
     assert len(world.addresses) == 2
 
 
-def test_silence_counts_from_when_it_was_noticed_where_no_moment_is_given() -> None:
+def test_silence_without_a_moment_counts_from_its_notice() -> None:
     world = exporting()
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": "?"}
     manifest = msgspec.Raw(msgspec.json.encode({"status": {"conditions": [condition]}}))
