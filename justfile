@@ -69,6 +69,11 @@ bench-policies *ARGS: _setup
 bench-proxy *ARGS: _setup
     {{ run }} python -m tests.bench.bench_proxy "$@"
 
+# Measure how soon endpoints of an exported Service follow in a member that imports it; one JSON line per figure.
+[group('test')]
+bench-services *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_services "$@"
+
 # Measure lists and sums of metrics over many members (--clusters 100 --pods 100); one JSON line per figure.
 [group('test')]
 bench-metrics *ARGS: _setup

@@ -29,6 +29,7 @@ from schemas.events.control_plane import (
     IdentityEvent,
 )
 from schemas.events.descheduling import DeschedulingEvent, ReplicasDescheduled
+from schemas.events.endpoints import EndpointsCollected, EndpointsEvent, EndpointsReleased
 from schemas.events.estimate import CapacityEstimated, EstimateEvent
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseEvent, LeaseTaken
@@ -47,6 +48,7 @@ from schemas.subjects import (
     cluster,
     confirmation,
     control_plane,
+    endpoints,
     facet,
     lease,
     observed,
@@ -80,6 +82,7 @@ Known = (
     | ConfirmationEvent
     | RequestEvent
     | AutoscalingEvent
+    | EndpointsEvent
 )
 
 UNIONS: Final[Mapping[str, object]] = {
@@ -103,6 +106,7 @@ UNIONS: Final[Mapping[str, object]] = {
     "confirmation": ConfirmationEvent,
     "request": RequestEvent,
     "autoscaling": AutoscalingEvent,
+    "endpoints": EndpointsEvent,
 }
 
 
@@ -214,6 +218,8 @@ def subject_of(event: Known) -> str:
             return confirmation(event.scope)
         case ReplicasRecommended() | AutoscalerReleased() | ScheduleAdvanced() | ScheduleReleased():
             return autoscaling(event.key)
+        case EndpointsCollected() | EndpointsReleased():
+            return endpoints(event.cluster, event.namespace, event.name)
         case MemberRequested():
             return requested(event.cluster, event.side)
         case _:

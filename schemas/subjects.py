@@ -118,6 +118,21 @@ def autoscaling(key: PolicyKey) -> str:
     return f"autoscaling.{escape(key.kind)}.{_namespace(key.namespace)}.{escape(key.name)}"
 
 
+def endpoints(cluster: str, namespace: str, name: str) -> str:
+    """Subject of one slice of endpoints that a cluster exports."""
+    return f"endpoints.{escape(cluster)}.{_namespace(namespace)}.{escape(name)}"
+
+
+def endpoints_in(namespace: str) -> str:
+    """Pattern of the subjects of all slices of a namespace, of whatever cluster."""
+    return f"endpoints.*.{_namespace(namespace)}.*"
+
+
+def of_kind_in_clusters(aggregate: str, resource: str, group: str) -> str:
+    """Pattern of the subjects of one kind in all clusters; for works and observations."""
+    return f"{aggregate}.*.{escape(f'{resource}.{group}' if group else resource)}.>"
+
+
 def cluster(name: str) -> str:
     """Subject of a member cluster."""
     return f"cluster.{escape(name)}"
@@ -213,9 +228,9 @@ def object_key(subject: str) -> ObjectKey:
 
 
 def cluster_of(subject: str) -> str:
-    """Cluster of a work, observed, cluster or activity subject; raises SubjectError otherwise."""
+    """Cluster of a work, observed, endpoints, cluster or activity subject; raises SubjectError otherwise."""
     aggregate, tokens = split(subject)
-    if (aggregate in _PER_CLUSTER or aggregate in ("cluster", "active")) and tokens:
+    if (aggregate in _PER_CLUSTER or aggregate in ("cluster", "active", "endpoints")) and tokens:
         return unescape(tokens[0])
     raise SubjectError(subject, f"{aggregate!r} names no cluster")
 

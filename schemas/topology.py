@@ -60,6 +60,7 @@ SERVICES: Final[tuple[str, ...]] = (
     "janitor",
     "descheduler",
     "autoscaler",
+    "networking",
     "webhook",
 )
 OPTIONAL: Final[frozenset[str]] = frozenset({"descheduler"})
@@ -81,6 +82,7 @@ FACTS: Final = Stream(
         "work.>",
         "rollup.>",
         "autoscaling.>",
+        "endpoints.>",
         "lease.*",
         "identity.*",
         "absence.*",
@@ -211,6 +213,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "janitor",
             "search",
             "autoscaler",
+            "networking",
         ),
         events=("ClusterChanged", "ClusterRemoved"),
     ),
@@ -301,6 +304,7 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
             "cluster_monitor",
             "gateway",
             "janitor",
+            "networking",
         ),
         events=("WorkRendered", "WorkWithdrawn"),
     ),
@@ -326,6 +330,13 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         writer="autoscaler",
         readers=("autoscaler", "gateway", "janitor"),
         events=("ReplicasRecommended", "AutoscalerReleased", "ScheduleAdvanced", "ScheduleReleased"),
+    ),
+    Subject(
+        pattern="endpoints.<cluster>.<namespace>.<name>",
+        stream="FACTS",
+        writer="networking",
+        readers=("networking", "janitor", "people"),
+        events=("EndpointsCollected", "EndpointsReleased"),
     ),
     Subject(
         pattern="lease.<service>",
@@ -380,7 +391,15 @@ SUBJECTS: Final[tuple[Subject, ...]] = (
         pattern="observed.<cluster>.<key>",
         stream="OBSERVED",
         writer="executor (push members), registrar (for the agents of pull members)",
-        readers=("executor", "registrar", "status_aggregator", "cluster_monitor", "gateway", "janitor"),
+        readers=(
+            "executor",
+            "registrar",
+            "status_aggregator",
+            "cluster_monitor",
+            "gateway",
+            "janitor",
+            "networking",
+        ),
         events=("WorkObserved",),
     ),
     Subject(

@@ -32,6 +32,7 @@ TOGETHER: Final = {
     "tests/e2e/test_e2e_rebalancing.py": VIEWS,
     "tests/e2e/test_e2e_scopes.py": POLICIES,
     "tests/e2e/test_e2e_search.py": VIEWS,
+    "tests/e2e/test_e2e_services.py": WORKLOADS,
     "tests/e2e/test_e2e_tunnel.py": VIEWS,
     "tests/e2e/test_e2e_updates.py": WORKLOADS,
     "tests/integration/stock/test_stock_admission.py": STOCK,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from schemas.endpoints import ServiceSlice
 from schemas.envelope import Event
 from schemas.keys import ObjectKey
 
@@ -29,7 +30,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     `absent` that the member holds nothing (or nothing of ours). `reason` and `message` explain a failure.
     `drift` names what was changed in the member and put back by this operation.
     `status` is the reflected status, `health` one of Healthy, Unhealthy, Unknown. `since` is when `applied` became what
-    it is, 0: with this report.
+    it is, 0: with this report. `endpoints` are those of the Service that the object exports; unset of other objects.
     """
 
     cluster: str
@@ -43,6 +44,7 @@ class WorkObserved(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     message: str = ""
     health: str = "Unknown"
     status: Raw | UnsetType = UNSET
+    endpoints: tuple[ServiceSlice, ...] | UnsetType = UNSET
     member_uid: str = ""
     member_generation: int = 0
     operation: str = ""

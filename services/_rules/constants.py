@@ -20,7 +20,11 @@ SCALE_TO_ZERO_ANNOTATION: Final = "fleetlog.io/scale-to-zero"
 AUTOSCALERS: Final = {"federatedhpas": FEDERATED_HPA, "cronfederatedhpas": CRON_FEDERATED_HPA}
 """Kinds by plural."""
 AUTOSCALING_KINDS: Final = frozenset(AUTOSCALERS.values())
-MULTICLUSTER_API: Final = "multicluster.x-k8s.io/v1alpha1"
+MULTICLUSTER_GROUP: Final = "multicluster.x-k8s.io"
+MULTICLUSTER_API: Final = f"{MULTICLUSTER_GROUP}/v1alpha1"
+EXPORTS: Final = "serviceexports"
+IMPORTS: Final = "serviceimports"
+DISCOVERY_API: Final = "discovery.k8s.io/v1"
 
 # Namespaces.
 NAMESPACE_SYSTEM: Final = "karmada-system"
@@ -47,6 +51,15 @@ DEPENDED_BY_LABEL_PREFIX: Final = "resourcebinding.karmada.io/depended-by-"
 DELETION_PROTECTED_LABEL: Final = "resourcetemplate.karmada.io/deletion-protected"
 DELETION_PROTECTED_ALWAYS: Final = "Always"
 SKIP_AUTO_PROPAGATION_LABEL: Final = "namespace.karmada.io/skip-auto-propagation"
+
+# Labels and annotations of EndpointSlices, and of the Services that they belong to.
+SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
+SLICE_MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
+IMPORT_CONTROLLER: Final = "endpointslice-controller.karmada.io"
+DISPATCH_CONTROLLER: Final = "endpointslice-dispatch-controller.karmada.io"
+PROVISION_CLUSTER_ANNOTATION: Final = "endpointslice.karmada.io/provision-cluster"
+SERVICE_IMPORT_ANNOTATION: Final = "fleetlog.io/service-import"
+"""On a derived Service: the name of the ServiceImport that it was made for."""
 
 # Annotations of claims.
 PROPAGATION_POLICY_NAMESPACE_ANNOTATION: Final = "propagationpolicy.karmada.io/namespace"

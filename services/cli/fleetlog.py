@@ -23,7 +23,7 @@ from services.cli.simulation.simulation_commands import app as simulation_comman
 
 GROUPS: Final = {
     "Installation Commands": ("up", "stop", "demo", "certs", "crds"),
-    "Object Commands": ("history", "explain", "events", "search", "validate"),
+    "Object Commands": ("history", "explain", "trace", "events", "search", "validate"),
     "Foresight Commands": ("plan", "apply", "undo", "simulate", "replay"),
     "Operation Commands": ("status", "doctor", "parked", "confirm-absence", "sim", "topology"),
     "Log and Security Commands": ("log", "backup", "restore", "secrets", "nats"),
@@ -35,6 +35,7 @@ SUMMARIES: Final = {
     "demo": "Start an installation, run a Deployment, print its history, stop",
     "certs": "Make the files that compose.yaml and k8s/ expect",
     "history": "Show what happened to one object, with times and causes",
+    "trace": "Show what a client in one member reaches of an imported Service",
     "undo": "Restore an earlier version of a policy or template",
     "simulate": "Show what would move if clusters, replicas or a policy changed",
     "replay": "Decide an exported log again and print what differs",

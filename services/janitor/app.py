@@ -36,11 +36,13 @@ from services.janitor.state import (
     TAIL_BYTES,
     JanitorState,
     Key,
+    SliceKey,
     Tail,
     fold,
     forget_cluster,
     forget_object,
     forget_policy,
+    forget_slice,
     unreadable,
     weigh,
 )
@@ -58,6 +60,7 @@ class Janitor(Decider[JanitorState, Key]):
         "template.>",
         "policy.>",
         "autoscaling.>",
+        "endpoints.>",
         "cluster.*",
         "binding.>",
         "estimate.>",
@@ -93,7 +96,7 @@ class Janitor(Decider[JanitorState, Key]):
 
     def recover(self, state: JanitorState) -> Iterable[Key]:
         """Everything: retention may be over, and a purge may have been cut short."""
-        return [*state.objects, *state.policies, *state.clusters]
+        return [*state.objects, *state.policies, *state.clusters, *state.slices]
 
     def decide(self, state: JanitorState, key: Key, now: float) -> Decision:
         """What of one thing may go now; a purge that does not get through is tried again."""
@@ -198,6 +201,8 @@ class Janitor(Decider[JanitorState, Key]):
                 forget_object(state, end.key, facts, observed)
             case PolicyKey():
                 forget_policy(state, end.key, facts)
+            case SliceKey():
+                forget_slice(state, end.key, facts)
             case name:
                 forget_cluster(state, name, facts, observed)
         for purge in end.purges:

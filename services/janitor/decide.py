@@ -24,13 +24,13 @@ from services._rules.history.retention import (
     purges_of,
     unfinished,
 )
-from services.janitor.state import TAIL_BYTES, JanitorState, Key, Tail
+from services.janitor.state import TAIL_BYTES, JanitorState, Key, SliceKey, Tail
 
 
 class End(Struct, frozen=True):
     """Remove what is left of something."""
 
-    key: ObjectKey | PolicyKey | str
+    key: ObjectKey | PolicyKey | str | SliceKey
     purges: tuple[Purge, ...]
 
     @property
@@ -59,12 +59,14 @@ class CleanupDecision(Decision, frozen=True):
 
 
 def decide(state: JanitorState, key: Key, now: float, retention: float, patience: float = 10.0) -> CleanupDecision:
-    """What of an object, a policy or a cluster may go, or is trimmed of a busy subject; times in seconds."""
+    """What of an object, a policy, a cluster or a slice may go, or is trimmed of a busy subject; times in seconds."""
     match key:
         case ObjectKey():
             found = _object(state, key, now, retention)
         case PolicyKey():
             found = _policy(state, key, now, retention)
+        case SliceKey():
+            found = _slice(state, key, now, retention)
         case Tail():
             found = CleanupDecision(effects=(Trim(key),) if _trims(state, key) else ())
         case _:
@@ -95,6 +97,13 @@ def _policy(state: JanitorState, key: PolicyKey, now: float, retention: float) -
     return _when(state, key, (Purge(FACTS.name, subject, known.seq),), known.seq, known.time + retention, now)
 
 
+def _slice(state: JanitorState, key: SliceKey, now: float, retention: float) -> CleanupDecision:
+    known = state.slices.get(key)
+    if known is None or not known.closed:
+        return CleanupDecision(waits="it counts" if known is not None else "the log holds nothing of it")
+    return _when(state, key, (Purge(FACTS.name, key.subject, known.seq),), known.seq, known.time + retention, now)
+
+
 def _cluster(state: JanitorState, name: str, now: float, retention: float) -> CleanupDecision:
     removed = state.clusters.get(name)
     if removed is None:
@@ -119,7 +128,12 @@ def _cluster(state: JanitorState, name: str, now: float, retention: float) -> Cl
 
 
 def _when(
-    state: JanitorState, key: ObjectKey | PolicyKey | str, purges: Sequence[Purge], needs: int, due: float, now: float
+    state: JanitorState,
+    key: ObjectKey | PolicyKey | str | SliceKey,
+    purges: Sequence[Purge],
+    needs: int,
+    due: float,
+    now: float,
 ) -> CleanupDecision:
     """The conditions that all ends share: the retention is over, and HISTORY holds what would go."""
     if now < due:

@@ -27,8 +27,14 @@ class Tail(Struct, frozen=True, array_like=True):
     subject: str
 
 
-Key = ObjectKey | PolicyKey | str | Tail
-"""An object, a policy, a cluster by its name, or a busy subject."""
+class SliceKey(Struct, frozen=True, array_like=True):
+    """Endpoints that a cluster exported, by their subject."""
+
+    subject: str
+
+
+Key = ObjectKey | PolicyKey | str | SliceKey | Tail
+"""An object, a policy, a cluster by its name, a slice of endpoints, or a busy subject."""
 
 
 class JanitorState(ServiceState):
@@ -37,6 +43,7 @@ class JanitorState(ServiceState):
     objects: dict[ObjectKey, LogEntries] = field(default_factory=dict)
     policies: dict[PolicyKey, Facet] = field(default_factory=dict)
     clusters: dict[str, Facet] = field(default_factory=dict)
+    slices: dict[SliceKey, Facet] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     in_cluster: dict[str, set[ObjectKey]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -72,6 +79,10 @@ def fold(state: JanitorState, seq: int, time: float, subject: str, event: Known)
         state.policies[policy] = known
         if known.closed:
             touched.append(policy)
+    elif aggregate == "endpoints":
+        state.slices[SliceKey(subject)] = known
+        if known.closed:
+            touched.append(SliceKey(subject))
     elif aggregate == "cluster":
         touched.extend(_cluster(state, cluster_of(subject), known))
     elif isinstance(event, WorkRendered | WorkWithdrawn):
@@ -116,6 +127,8 @@ def unreadable(state: JanitorState, subject: str) -> Iterable[Key]:
     aggregate = subject.partition(".")[0]
     if aggregate in BY_KIND:
         return (policy_key(subject),)
+    if aggregate == "endpoints":
+        return (SliceKey(subject),)
     if aggregate == "cluster":
         # Whatever the fact contains, the cluster may hold copies.
         state.members.add(cluster_of(subject))
@@ -164,3 +177,10 @@ def forget_policy(state: JanitorState, key: PolicyKey, facts: int) -> None:
     known = state.policies.get(key)
     if known is not None and known.seq <= facts:
         del state.policies[key]
+
+
+def forget_slice(state: JanitorState, key: SliceKey, facts: int) -> None:
+    """Drop a purged slice of endpoints."""
+    known = state.slices.get(key)
+    if known is not None and known.seq <= facts:
+        del state.slices[key]

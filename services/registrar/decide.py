@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from schemas.agent import Hello
@@ -14,6 +14,8 @@ from schemas.events.observed import WorkObserved
 from schemas.subjects import escape, observed
 from services._rules.delivery.drift import bounded
 from services._rules.delivery.plausibility import LARGEST_STATUS, misreported
+from services._rules.endpoints.reported_slices import is_export
+from services._rules.endpoints.reported_slices import refused as implausible
 from services._rules.identity.accounts import agent_consumer
 from services._rules.interpreter.configuration import FILTERS
 from services.registrar.state import RegistrarState
@@ -130,6 +132,11 @@ def examine(
         if state.kept.get(cluster, 0) - state.sizes.get(observed(cluster, event.key), 0) + size > most:
             why = f"status: has {size} bytes, and the statuses of cluster {cluster} may have {most} together"
             event = replace(event, status=UNSET, health="Unknown", message=why)
+    if not isinstance(event.endpoints, UnsetType):
+        if not is_export(event.key):
+            return "endpoints of an object that exports none"
+        if problem := implausible(event.endpoints):
+            return problem
     return replace(event, at=min(event.at, now), drift=bounded(event.drift), prev=0, provenance=Provenance())
 
 

@@ -48,6 +48,7 @@ class MemoryInstallation:
             mark=runner.mark,
             connection=None,
             guard=runner.guard,
+            appender=runner.appender,
             logs=self.logs,
             metrics=KitMetrics(service.name),
         )

@@ -28,9 +28,6 @@ NOT_BUILT: dict[str, tuple[str, ...]] = {
         "federated_key",
         # Reads a stored Work, which exists as facts and as a view only.
         "cluster_of_execution_namespace",
-        # Services of several clusters.
-        "derived_service_name",
-        "imported_endpoint_slice_name",
         # Karmada's own estimators beside ours.
         "estimator_service_name",
     ),

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from msgspec import UNSET, Raw, UnsetType
 
+from schemas.endpoints import ServiceSlice
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
@@ -25,6 +26,7 @@ from services._kit.base.metrics import ReadCollector
 from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.applier import Applier, ApplyResult
 from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient, too_much
+from services._kit.delivery.exported_endpoints import ExportedEndpoints
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kinds, UnknownKind
 from services._kit.delivery.lane_metrics import WriteMetrics
@@ -47,6 +49,7 @@ from services._rules.delivery.apply import Reflection, reflect
 from services._rules.delivery.cluster_works import holds
 from services._rules.delivery.observations import FAILED
 from services._rules.delivery.work_labels import with_work_labels
+from services._rules.endpoints.reported_slices import is_export
 from services._rules.interpreter import InterpretError
 from services._rules.secrets.secret_objects import is_secret
 
@@ -88,6 +91,7 @@ class Lane:
         """Objects whose last request was not answered in time, by a cluster that answers."""
         self._turns = WorkScheduler(self._look, self._is_slow, self.connection.up, settings)
         self._acting: Applier | None = None
+        self._exported: ExportedEndpoints | None = None
         self._waiting_for_kind: dict[tuple[str, str], set[ObjectKey]] = {}
         self._waiting_for_namespace: dict[str, set[ObjectKey]] = {}
 
@@ -111,6 +115,8 @@ class Lane:
         self.connection.cancel()
         if self._acting is not None:
             self._acting.kinds.close()
+        if self._exported is not None:
+            self._exported.close()
         await self._turns.close()
         self.pace.close()
         await self.connection.close()
@@ -142,10 +148,13 @@ class Lane:
         kinds = Kinds(client, self._changed, self._is_given, gate)
         limited = LimitedClient(client, self.pace)
         self._acting = Applier(self.cluster, limited, kinds, self.stats, self._interpretation, self._written)
+        self._exported = ExportedEndpoints(client, self._changed, gate)
 
     def _relist(self) -> None:
         if self._acting is not None:
             self._acting.kinds.list_again()
+        if self._exported is not None:
+            self._exported.list_again()
 
     async def _look(self, key: ObjectKey) -> None:
         found = self._source.work(key)
@@ -159,6 +168,8 @@ class Lane:
                     done = await self._deliver(key, work, seq)
                 case WorkWithdrawn():
                     self._settled.pop(key, None)
+                    if self._exported is not None:
+                        self._exported.leave(key)
                     done = await self._withdraw(key, work, seq)
                 case _:
                     assert_never(work)
@@ -304,6 +315,7 @@ class Lane:
             status = reflection.status
         elif reflection.status is not None:
             status = Raw(msgspec.json.encode(reflection.status))
+        endpoints, unlisted = self._endpoints(key, work)
         self._report(
             key,
             work,
@@ -312,11 +324,23 @@ class Lane:
             operation=brought.operation,
             drift=brought.drift,
             health=reflection.health,
-            message=reflection.problem,
+            message=reflection.problem or unlisted,
             status=status,
+            endpoints=endpoints,
             member_uid=str(metadata.get("uid", "")),
             member_generation=int(metadata.get("generation", 0)),
         )
+
+    def _endpoints(self, key: ObjectKey, work: WorkRendered) -> tuple[tuple[ServiceSlice, ...] | UnsetType, str]:
+        """Endpoints that an object exports and what is wrong with them; those reported last until a list is known."""
+        if self._exported is None or not is_export(key):
+            return UNSET, ""
+        found = self._exported.of(key)
+        if found.slices is not None:
+            return found.slices, found.problem
+        before = self._source.observed(key)
+        known = before is not None and before.uid == work.uid
+        return (before.endpoints if known and before is not None else UNSET), found.problem
 
     def _report(self, key: ObjectKey, work: WorkEvent, seq: int, **fields: Any) -> None:
         """Report the observed state, unless the last report equals it."""

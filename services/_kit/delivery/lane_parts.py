@@ -129,6 +129,7 @@ def says_the_same(before: WorkObserved, event: WorkObserved) -> bool:
         and before.message == event.message
         and before.health == event.health
         and before.status == event.status
+        and before.endpoints == event.endpoints
         and before.member_uid == event.member_uid
     )
 

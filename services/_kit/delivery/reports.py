@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
@@ -31,6 +31,9 @@ BURST_BYTES: Final = 16e6
 """Bytes that may be sent at once: a cluster that was just joined reports on everything."""
 _CLUSTER_BYTES: Final = 4 << 20
 _ENVELOPE: Final = 512
+_SLICE: Final = 128
+_ENDPOINT: Final = 256
+"""About as many bytes as an endpoint has."""
 _BATCH = 400
 HELD_SECONDS: Final = 0.05
 
@@ -38,7 +41,9 @@ HELD_SECONDS: Final = 0.05
 def weight(event: WorkObserved) -> int:
     """About as many bytes as an observation has on the log."""
     status = len(bytes(event.status)) if isinstance(event.status, Raw) else 0
-    return _ENVELOPE + status + len(event.message)
+    endpoints = () if isinstance(event.endpoints, UnsetType) else event.endpoints
+    exported = sum(_SLICE + _ENDPOINT * len(item.endpoints) for item in endpoints)
+    return _ENVELOPE + status + len(event.message) + exported
 
 
 def about_to_change(event: WorkObserved) -> bool:

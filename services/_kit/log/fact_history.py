@@ -12,9 +12,10 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.keys import ObjectKey
+from schemas.subjects import endpoints_in
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Log, Message
-from services._rules.history.timeline import Entry, Fact, foreign_causes, subjects_of, timeline
+from services._rules.history.timeline import Entry, Fact, foreign_causes, is_endpoint_of, subjects_of, timeline
 
 HISTORY: Final = "HISTORY"
 SOURCE_HEADER: Final = "Nats-Stream-Source"
@@ -150,6 +151,14 @@ async def merged(logs: Mapping[str, Log], subjects: Sequence[str]) -> dict[int, 
 async def story(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Entry]:
     """The steps of an object's timeline in the order in which they were stored; empty when the log knows nothing."""
     return await told(logs, await facts_of(logs, key, until))
+
+
+async def endpoint_story(logs: Mapping[str, Log], key: ObjectKey, until: float | None = None) -> list[Entry]:
+    """The steps of the endpoints that clusters export of the Service of an object's name, in order."""
+    messages = await merged(logs, [endpoints_in(key.namespace)])
+    facts = [fact_of(message, seq) for seq, message in messages.items()]
+    wanted = [fact for fact in facts if is_endpoint_of(fact, key.name) and (until is None or fact.time <= until)]
+    return await told(logs, wanted)
 
 
 async def told(logs: Mapping[str, Log], facts: Sequence[Fact]) -> list[Entry]:

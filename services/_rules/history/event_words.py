@@ -14,6 +14,7 @@ from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.descheduling import ReplicasDescheduled
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
@@ -31,6 +32,7 @@ from services._rules.delivery.drift import drift_words
 from services._rules.history.autoscaling_words import autoscaling_words
 from services._rules.history.changed_fields import changed_fields
 from services._rules.history.cluster_words import cluster_words
+from services._rules.history.endpoint_words import endpoint_words
 
 LONGEST: Final = 160
 """Characters of a message that are shown."""
@@ -87,6 +89,8 @@ def _other(
     | AbsenceReleased
     | AbsenceConfirmed
     | RestoreEvent
+    | EndpointsCollected
+    | EndpointsReleased
     | MemberRequested,
     before: Known | None,
 ) -> str:
@@ -126,6 +130,8 @@ def _other(
         case RestoreReleased():
             without = f"not compared by {', '.join(event.missing)}" if event.missing else ""
             return _joined(f"{event.by or 'a person'} ended the restore at #{event.restore}", without)
+        case EndpointsCollected() | EndpointsReleased():
+            return endpoint_words(event, before)
         case MemberRequested():
             asked = f"{event.user}: {event.method} {event.path} in {event.cluster}"
             missed = f"{event.missed} before it are not on record" if event.missed else ""

@@ -17,6 +17,7 @@ from schemas.events.autoscaling import AutoscalerReleased, ScheduleReleased
 from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.descheduling import ReplicasDescheduled
+from schemas.events.endpoints import EndpointsReleased
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished
 from schemas.events.placement import PlacementReleased
@@ -45,6 +46,7 @@ _CLOSED: Final = (
     ClusterRemoved,
     AutoscalerReleased,
     ScheduleReleased,
+    EndpointsReleased,
 )
 
 

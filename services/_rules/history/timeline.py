@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from schemas.codec import DecodeError, Known, decode
 from schemas.envelope import Provenance
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import SubjectError, autoscaling, cluster, cluster_of, facet, key_tokens, policy, split
@@ -23,6 +24,7 @@ UNREADABLE: Final = "Unreadable"
 
 # First steps of a timeline: facts that follow from something outside of the log.
 _ORIGINS: Final = {
+    "endpoints": "because of what the cluster reported, or of the cluster itself",
     "autoscaling": "because of what a round read, or because a rule was due",
     "template": "because the object changed in the control plane",
     "binding": "because the object or its policy changed in the control plane",
@@ -101,6 +103,12 @@ def _of_its_kind(key: ObjectKey) -> tuple[str, ...]:
         return (autoscaling(PolicyKey(scaler, key.namespace, key.name)),)
     kind = _POLICIES.get((key.group, key.resource))
     return (policy(PolicyKey(kind, key.namespace, key.name)),) if kind is not None else ()
+
+
+def is_endpoint_of(fact: Fact, service: str) -> bool:
+    """Whether a fact is about endpoints that a cluster exports of a Service; one that cannot be read is not."""
+    event = _read(fact).event
+    return isinstance(event, EndpointsCollected | EndpointsReleased) and event.service == service
 
 
 class _Read(Struct, frozen=True):
@@ -209,7 +217,7 @@ def _causes(
 
 def _cluster(subject: str) -> str:
     """Cluster that a fact speaks of; empty where it speaks of none, or its subject is malformed."""
-    if split(subject)[0] not in ("work", "observed"):
+    if split(subject)[0] not in ("work", "observed", "endpoints"):
         return ""
     try:
         return cluster_of(subject)

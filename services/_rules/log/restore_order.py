@@ -23,7 +23,7 @@ BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "override_renderer": ("detector", "cluster_monitor", "scheduler"),
 }
 """Services that compare, each with those that compare before it."""
-AT_THE_END: Final = frozenset({"failover", "descheduler", "autoscaler"})
+AT_THE_END: Final = frozenset({"failover", "descheduler", "autoscaler", "networking"})
 """Services that decide nothing before all have compared: what they go by is the state of members, which is outdated."""
 
 

@@ -8,8 +8,6 @@ from typing import Final
 KINDS: Final[Mapping[str, str]] = {
     "MultiClusterIngress": "no route is made of it",
     "MultiClusterService": "no Service is made of it in members",
-    "ServiceExport": "no EndpointSlice of the Service is collected",
-    "ServiceImport": "no Service is made of it in members",
 }
 """What does not happen for objects of these kinds."""
 

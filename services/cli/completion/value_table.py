@@ -27,13 +27,13 @@ def _reports(_: Asked) -> list[Item]:
 
 TABLE: Final = Table(
     options={
-        **dict.fromkeys(("--clusters", "--cluster"), members_of),
+        **dict.fromkeys(("--clusters", "--cluster", "--from"), members_of),
         "--namespace": namespaces_of,
         "--karmada-context": contexts_of,
         "--report-secrets": _reports,
     },
     arguments={
-        **dict.fromkeys(("get", "promote", "history", "explain"), objects_of),
+        **dict.fromkeys(("get", "promote", "history", "explain", "trace"), objects_of),
         **dict.fromkeys(("cordon", "uncordon", "unjoin", "unregister"), members_of),
         "taint": clusters_or_taints_of,
         "completion": _shells,

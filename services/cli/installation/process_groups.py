@@ -36,6 +36,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Member]]] = {
         "estimator": Member("Estimator", "EstimatorSettings"),
         "failover": Member("Failover", "FailoverSettings"),
         "janitor": Member("Janitor", "JanitorSettings"),
+        "networking": Member("Networking", "NetworkingSettings"),
         "registrar": Member("Registrar", "RegistrarSettings"),
     },
 }

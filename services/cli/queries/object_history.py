@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from schemas.keys import ObjectKey
 from services._kit.kube.client import ApiResource, Unreachable
-from services._kit.log.fact_history import facts_of, story, told
+from services._kit.log.fact_history import endpoint_story, facts_of, story, told
+from services._rules.constants import EXPORTS, IMPORTS, MULTICLUSTER_GROUP
 from services._rules.history.facet_states import Standing, standing
 from services._rules.history.timeline import Entry, line
 from services.cli.common.control_plane import open_control
@@ -24,9 +25,19 @@ from services.cli.queries.history_output import document, render_history
 from services.cli.queries.query_options import ObjectQuery
 from services.cli.queries.unclaimed import unclaimed
 
+_OF_SERVICES: Final = frozenset({("", "services"), (MULTICLUSTER_GROUP, EXPORTS), (MULTICLUSTER_GROUP, IMPORTS)})
+"""Kinds whose names are those of Services."""
 
-async def history(query: ObjectQuery, output: str = "", at: str = "", since: str = "", tail: int = 0) -> int:
-    """Print the history of one object, or its state at a moment; raises Failed when the log knows nothing of it."""
+
+async def history(
+    query: ObjectQuery, output: str = "", at: str = "", since: str = "", tail: int = 0, *, endpoints: bool = False
+) -> int:
+    """Print the history of one object, or its state at a moment; raises Failed when the log knows nothing of it.
+
+    With `endpoints` it is that of the endpoints which clusters export of a Service.
+    """
+    if at and endpoints:
+        raise Failed("--at shows the state of the object itself; --endpoints has the steps of its endpoints")
     if at and (since or tail):
         raise Failed("--at shows the state at one time; --since and --tail are for the steps without it")
     earliest = moment(since, "--since", time.time()) if since else 0.0
@@ -38,8 +49,12 @@ async def history(query: ObjectQuery, output: str = "", at: str = "", since: str
         from services.cli.queries.object_history import state_at
 
         return await state_at(access, key, moment_wanted, output)
+    if endpoints and (key.group, key.resource) not in _OF_SERVICES:
+        raise Failed(f"--endpoints is for Services, ServiceExports and ServiceImports, not for {key.group_resource}")
     async with patience("reading the log"), open_log(access) as connection:
-        entries = await story(streams(connection), key)
+        entries = await (endpoint_story if endpoints else story)(streams(connection), key)
+    if not entries and endpoints:
+        raise Failed(f"no cluster has exported endpoints of {key.namespace}/{key.name}: it needs a ServiceExport")
     if not entries:
         raise Failed(f"the log holds no fact about {key}: {await unclaimed(query.log.target, key)}")
     entries = [entry for entry in entries if entry.time >= earliest][-tail:]

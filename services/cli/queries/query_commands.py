@@ -41,6 +41,7 @@ fleetlog history deploy/nginx -n web -o wide
 fleetlog history deploy/nginx --since 10m
 fleetlog history guestbooks.webapp.my.domain sample -o json
 fleetlog history deployment nginx --at 10m          # how everything about it stood ten minutes ago
+fleetlog history service/web --endpoints            # which endpoints of an exported Service came and went
 fleetlog history deployment nginx --at 2026-11-21T12:00:00Z -o yaml
 """,
 )
@@ -50,11 +51,14 @@ def history(
     at: Annotated[str, typer.Option("--at", help="Its state at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
     since: Annotated[str, typer.Option("--since", help="Steps from this time on, or how long ago: 10m, 2h.")] = "",
     tail: Annotated[int, typer.Option("--tail", help="The last steps only; 0 shows all.", min=0)] = 0,
+    endpoints: Annotated[
+        bool, typer.Option("--endpoints", help="Of a Service: the endpoints that clusters export of it.")
+    ] = False,
 ) -> Work:
     """Show what happened to one object, in order, with the cause and the time of each step."""
     from services.cli.queries import object_history
 
-    return object_history.history(query, output, at, since, tail)
+    return object_history.history(query, output, at, since, tail, endpoints=endpoints)
 
 
 @app.command(
@@ -77,6 +81,25 @@ def explain(
     from services.cli.queries import explain as explanation
 
     return explanation.explain(query, output, at)
+
+
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog trace service/web --from member2           # what derived-web reaches from there, and what is missing
+fleetlog trace service/web -n shop --from member2 -o json
+""",
+)
+def trace(
+    query: ObjectQuery,
+    cluster: Annotated[str, typer.Option("--from", help="The member whose clients ask.")],
+    output: TableOutput = "",
+) -> Work:
+    """Show which endpoints a client in one member reaches of a Service that others export."""
+    from services.cli.queries import trace_output
+
+    return trace_output.trace_service(query, cluster, output)
 
 
 @app.command(

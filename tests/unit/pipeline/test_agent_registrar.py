@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from schemas.agent import Hello
 from schemas.codec import subject_of
+from schemas.endpoints import ServiceSlice, SliceEndpoint
 from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.observed import WorkObserved
@@ -256,3 +257,30 @@ def test_rate_is_kept_on_average() -> None:
     assert bucket.take(10, now=0.0) == 1.0
     assert bucket.take(10, now=2.0) == 0.0
     assert bucket.take(1000, now=1000.0) == pytest.approx(98.0)
+
+
+EXPORT = ObjectKey("multicluster.x-k8s.io", "serviceexports", "default", "web")
+
+
+@pytest.mark.parametrize(
+    ("key", "slices", "words"),
+    [
+        (EXPORT, (ServiceSlice("web-a", "IPv4", (SliceEndpoint(("10.0.0.1",)),)),), ""),
+        (EXPORT, (), ""),
+        (A, (ServiceSlice("web-a", "IPv4"),), "exports none"),
+        (EXPORT, (ServiceSlice("web-a", "IPv4", (SliceEndpoint(("10.0.0.1",)),) * 10_001),), "at most"),
+        (EXPORT, (ServiceSlice("web-a", "IPX"),), "address type"),
+    ],
+    ids=["believed", "none", "of an object that exports none", "too many", "an unknown type"],
+)
+def test_endpoints_are_believed_of_exports_and_within_bounds(
+    key: ObjectKey, slices: tuple[ServiceSlice, ...], words: str
+) -> None:
+    state = state_of(joined(), rendered(key, "d1"))
+    found = examine(state, "m1", replace(SEEN, key=key, endpoints=slices), 2, now=50.0)
+    if words:
+        assert isinstance(found, str)
+        assert words in found
+    else:
+        assert isinstance(found, WorkObserved)
+        assert found.endpoints == slices

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.estimate import CapacityEstimated
 from schemas.events.eviction import EvictionFinished
 from schemas.events.observed import WorkObserved
@@ -12,7 +13,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from services._kit.delivery.lane_parts import says_the_same
 from services._rules.history.retention import Purge, trim_position
 from services.janitor.decide import AskHistory, CleanupDecision, End, decide
-from services.janitor.state import Tail, fold, forget_object, unreadable
+from services.janitor.state import SliceKey, Tail, fold, forget_object, unreadable
 from tests.support.facts import KEY, POLICY, cluster, evicted, removed, template
 from tests.support.lifetimes import World, named
 
@@ -234,6 +235,20 @@ def test_deleted_policy_is_purged() -> None:
     world.say(PolicyDeleted(key=POLICY.key, uid="p"))
     world.purge(purges_of(verdict(world, POLICY.key)))
     assert world.present(">") == []
+
+
+def test_released_endpoints_are_purged_once_they_are_old() -> None:
+    place = {"cluster": "m1", "namespace": "default", "name": "web-a", "service": "web"}
+    key = SliceKey("endpoints.m1.default.web-a")
+    world = World("m1")
+    world.say(EndpointsCollected(**place, address_type="IPv4"))
+    assert verdict(world, key).waits == "it counts"
+    world.say(EndpointsReleased(**place))
+    assert verdict(world, key, now=RETENTION).waits == "its retention is not over"
+    world.purge(purges_of(verdict(world, key)))
+    assert world.present("endpoints.>") == []
+    state = world.janitor()
+    assert state.slices == {}
 
 
 def test_facts_after_the_purge_are_not_forgotten() -> None:

@@ -9,14 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.codec import encode, subject_of
+from schemas.endpoints import EndpointConditions, SliceEndpoint
 from schemas.envelope import Provenance
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.estimate import ClusterEstimate
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import match
 from services._rules.history.event_words import summarize
-from services._rules.history.timeline import Fact, foreign_causes, line, offset, subjects_of, timeline
+from services._rules.history.timeline import Fact, foreign_causes, is_endpoint_of, line, offset, subjects_of, timeline
 from tests.integration.gateway.story import (
     NGINX,
     cluster,
@@ -198,3 +200,34 @@ def test_words_name_dependencies_and_owners():
     assert "owners disagree on conflictResolution" in summarize(torn, alone)
     assert "owners agree" in summarize(alone, torn)
     assert "nothing requires it any more" in summarize(replace(alone, spec=raw({})), alone)
+
+
+def slice_of(*endpoints, service="web"):
+    return EndpointsCollected(
+        cluster="m1",
+        namespace="default",
+        name=f"{service}-a",
+        service=service,
+        address_type="IPv4",
+        endpoints=endpoints,
+    )
+
+
+def test_endpoints_that_came_left_or_turned_are_named():
+    up, down = EndpointConditions(ready=True), EndpointConditions(ready=False)
+    before = slice_of(SliceEndpoint(("10.0.0.1",), up), SliceEndpoint(("10.0.0.2",), up))
+    after = slice_of(SliceEndpoint(("10.0.0.1",), down), SliceEndpoint(("10.0.0.3",)))
+    assert summarize(before) == "m1 offers 2 endpoints, 2 ready"
+    assert summarize(after, before) == (
+        "m1 offers 2 endpoints, 1 ready; came: 10.0.0.3; left: 10.0.0.2; not ready now: 10.0.0.1"
+    )
+    gone = EndpointsReleased(
+        cluster="m1", namespace="default", name="web-a", service="web", reason="m1 does not export it any more"
+    )
+    assert summarize(gone, after) == "m1 does not export it any more"
+
+
+def test_endpoints_belong_to_the_service_that_they_name():
+    assert is_endpoint_of(fact(slice_of(), 1, 1.0), "web")
+    assert not is_endpoint_of(fact(slice_of(service="web-2"), 1, 1.0), "web")
+    assert not is_endpoint_of(Fact(1, 1.0, "endpoints.m1.default.web-a", b"{"), "web")

@@ -75,6 +75,20 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
         _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
         _rule("authentication.k8s.io", "tokenreviews", "create"),
     ),
+    # The Services and EndpointSlices that it makes are those of imports; it checks each before it writes.
+    "networking": (
+        _rule("multicluster.x-k8s.io", "serviceexports", *_READ),
+        _rule("multicluster.x-k8s.io", "serviceimports", *_READ),
+        {
+            "apiGroups": ["multicluster.x-k8s.io"],
+            "resources": ["serviceexports/status", "serviceimports/status"],
+            "verbs": ["patch"],
+        },
+        _rule("", "services", *_READ, "create", "patch", "delete"),
+        _rule("", "services/status", "patch"),
+        _rule("discovery.k8s.io", "endpointslices", *_READ, "create", "update", "delete"),
+        _EVENTS,
+    ),
     "search": (
         _rule("search.karmada.io", "resourceregistries", *_READ),
         # How members are reached in the name of callers.
