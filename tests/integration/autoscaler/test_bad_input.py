@@ -155,7 +155,7 @@ async def test_targets_and_limits_that_cannot_be_are_named(stage: Stage) -> None
     await control.delete(resource_path("", "v1", "configmaps", "default", "settings"))
 
 
-async def test_change_that_was_asked_for_before_the_start_is_settled_once(stage: Stage) -> None:
+async def test_change_from_before_the_start_is_settled_once(stage: Stage) -> None:
     ground = stage.ground
     written, lost = await stage.target(3, 3), await stage.target(2, 2)
     for target in (written, lost):
@@ -186,7 +186,7 @@ async def test_change_that_was_asked_for_before_the_start_is_settled_once(stage:
     assert [event.write for event in facts_of(stage, written.name)].count(DONE) == 1
 
 
-async def test_rounds_that_are_read_while_replicas_are_written_decide_nothing(stage: Stage) -> None:
+async def test_rounds_from_before_a_change_decide_nothing(stage: Stage) -> None:
     ground, going = stage.ground, asyncio.Event()
     web = await stage.target()
     await ground.use(web.name, "100%")
