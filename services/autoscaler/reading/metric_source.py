@@ -24,7 +24,7 @@ _EXTERNAL: Final = "/apis/external.metrics.k8s.io/v1beta1"
 _ROOT: Final = frozenset({"Node", "Namespace", "PersistentVolume"})
 _MOST_VALUE: Final = 1 << 53
 _ALL: Final = 3
-"""How many times the time for one question all of a round may take: a source that hangs holds up no others for longer."""
+"""All questions of a round may take so many times as long as one: a source that hangs holds up the others no longer."""
 
 
 class Question(Struct, frozen=True):
