@@ -52,6 +52,7 @@ LONGEST_FIRST: Final = (
     "tests/faults/test_rounds.py",
     "tests/faults/hostile/test_hostile_rounds.py",
     "tests/faults/chaos/test_chaos_cycle.py",
+    "tests/e2e/test_e2e_autoscaling.py",
     "tests/e2e/test_e2e_estimator.py",
     "tests/e2e/test_e2e_failover.py",
     "tests/e2e/test_e2e_pull.py",

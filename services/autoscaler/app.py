@@ -98,6 +98,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._outcomes: dict[PolicyKey, Outcome] = {}
         self._scaling: set[PolicyKey] = set()
         """FederatedHPAs whose replicas are being written."""
+        self._settled: dict[PolicyKey, float] = {}
+        """When it was settled how the last change of each went, by the clock of the loop."""
         self._held: dict[PolicyKey, float] = {}
         self._ended: dict[PolicyKey, dict[str, RuleRun]] = {}
         self._running: dict[PolicyKey, dict[str, Run]] = {}
@@ -140,13 +142,16 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             return self._decide_schedule(state, key, now)
         last = state.scaling.get(key)
         if key not in self._watches[FEDERATED_HPA].objects:
-            for kept in (self._rounds, self._outcomes, self._held, self._shown):
+            for kept in (self._rounds, self._outcomes, self._settled, self._held, self._shown):
                 kept.pop(key, None)
             return release(key, last)
         if key in self._scaling:
             return NOTHING
         outcome = self._outcomes.pop(key, None)
         if outcome is not None and last is not None:
+            # What was read meanwhile is older than the change: by that it would be made once more.
+            self._rounds.pop(key, None)
+            self._settled[key] = asyncio.get_running_loop().time()
             return settle(last, outcome, now)
         if last is not None and last.uid == self._watches[FEDERATED_HPA].objects[key].uid and unsettled(last):
             return take_up(last)
@@ -232,7 +237,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._reader.samples.forget()
         await self._members.drop()
         await self._recorder.drop()
-        for kept in (self._rounds, self._outcomes, self._held, self._ended, self._running, self._shown):
+        for kept in (self._rounds, self._outcomes, self._settled, self._held, self._ended, self._running, self._shown):
             kept.clear()
         self._scaling.clear()
 
@@ -305,6 +310,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         for given in rounds:
             if given.refusal is not None and given.target is not None:
                 self._waiting.setdefault(given.target, set()).add(given.key)
+            if given.key in self._scaling or self._settled.get(given.key, 0.0) >= began:
+                continue
             self._rounds[given.key] = (replace(given, held=self._held.get(given.key, 0.0)), took)
         self.context.mark([given.key for given in rounds])
         if only is None:

@@ -33,7 +33,11 @@ LOG_PAGES = {
 }
 FORESIGHT: dict[str, tuple[str, ...]] = {"docs/foresight.md": (), "docs/autoscaling.md": ()}
 _SCALING = "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_"
-SOON = {f"{_SCALING}SYNC_PERIOD": "2", f"{_SCALING}DOWNSCALE_STABILIZATION": "5"}
+SOON = {
+    f"{_SCALING}SYNC_PERIOD": "2",
+    f"{_SCALING}DOWNSCALE_STABILIZATION": "5",
+    f"{_SCALING}CPU_INITIALIZATION_PERIOD": "1",
+}
 """As docs/autoscaling.md says, before its `fleetlog up`."""
 OTHER_PAGES: dict[str, tuple[str, ...]] = {
     "docs/failover.md": ("export FLEETLOG_", "fleetlog up"),

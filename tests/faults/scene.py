@@ -114,7 +114,7 @@ class Scene:
         self.outcome.facts, self.outcome.writes = sum(seq > before for seq in held), len(ours)
         complaints = check_log(facts, observed, before)
         lost = losses_of(facts, observed, before).counts
-        self.outcome.checks = {
+        self.outcome.checks |= {
             "facts linked to the one before": len(facts),
             "observations of works that were given": len(observed),
             "one writer for each subject": len({message.subject for message in facts}),

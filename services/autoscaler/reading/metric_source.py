@@ -23,6 +23,8 @@ _CUSTOM: Final = "/apis/custom.metrics.k8s.io/v1beta2"
 _EXTERNAL: Final = "/apis/external.metrics.k8s.io/v1beta1"
 _ROOT: Final = frozenset({"Node", "Namespace", "PersistentVolume"})
 _MOST_VALUE: Final = 1 << 53
+_ALL: Final = 3
+"""All questions of a round may take so many times as long as one: a source that hangs holds up the others no longer."""
 
 
 class Question(Struct, frozen=True):
@@ -112,8 +114,17 @@ class ControlPlaneMetrics:
     async def ask(self, questions: frozenset[Question]) -> dict[Question, Answer]:
         """See MetricSource."""
         ordered = sorted(questions, key=repr)
-        answers = await asyncio.gather(*(self._ask(question) for question in ordered))
+        ends = asyncio.get_running_loop().time() + _ALL * self._timeout
+        answers = await asyncio.gather(*(self._ask_until(ends, question) for question in ordered))
         return dict(zip(ordered, answers, strict=True))
+
+    async def _ask_until(self, ends: float, question: Question) -> Answer:
+        try:
+            async with asyncio.timeout_at(ends):
+                return await self._ask(question)
+        except TimeoutError:
+            seconds = _ALL * self._timeout
+            return Answer(problem=f"unable to get metric {question.metric}: all questions together took {seconds:g} s")
 
     async def _ask(self, question: Question) -> Answer:
         async with self._room:

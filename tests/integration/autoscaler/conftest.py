@@ -226,7 +226,7 @@ class Stage:
         return made
 
     @asynccontextmanager
-    async def service(self) -> AsyncIterator[None]:
+    async def service(self) -> AsyncIterator[Autoscaler]:
         """The service, reading twice in a second, without windows."""
         settings = AutoscalerSettings(
             control_kubeconfig=str(self.ground._kubeconfig),
@@ -249,7 +249,7 @@ class Stage:
                     self.rounds += succeeded
 
                 service._metrics.round_ended = counted  # type: ignore[method-assign]
-                yield
+                yield service
         finally:
             await client.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ async def test_targets_and_limits_that_cannot_be_are_named(stage: Stage) -> None
     await control.delete(resource_path("", "v1", "configmaps", "default", "settings"))
 
 
-async def test_change_that_was_asked_for_before_the_start_is_settled_once(stage: Stage) -> None:
+async def test_change_from_before_the_start_is_settled_once(stage: Stage) -> None:
     ground = stage.ground
     written, lost = await stage.target(3, 3), await stage.target(2, 2)
     for target in (written, lost):
@@ -183,6 +184,31 @@ async def test_change_that_was_asked_for_before_the_start_is_settled_once(stage:
         await ground.come_to(lost.name, 6)
         await eventually(lambda: [event.write for event in facts_of(stage, lost.name)][2:4] == [ASKED, DONE])
     assert [event.write for event in facts_of(stage, written.name)].count(DONE) == 1
+
+
+async def test_rounds_from_before_a_change_decide_nothing(stage: Stage) -> None:
+    ground, going = stage.ground, asyncio.Event()
+    web = await stage.target()
+    await ground.use(web.name, "100%")
+    async with stage.service() as service:
+        write = service._scales.write
+
+        async def held(*arguments: Any) -> bool:
+            await going.wait()
+            return await write(*arguments)
+
+        service._scales.write = held  # type: ignore[method-assign]
+        await ground.autoscaler(web.name)
+        await eventually(lambda: facts_of(stage, web.name))
+        before = stage.rounds
+        await eventually(lambda: stage.rounds > before + 1, "other rounds")
+        going.set()
+        await eventually(lambda: facts_of(stage, web.name)[-1].write == DONE)
+        # Whatever makes it be decided now.
+        service.context.mark((PolicyKey("FederatedHPA", "default", web.name),))
+        await ground.says(web.name, "AbleToScale", "PlacementPending")
+        assert await ground.replicas(web.name) == 8
+    assert [event.write for event in facts_of(stage, web.name)] == [ASKED, DONE, ""]
 
 
 async def test_schedule_that_cannot_be_read_is_named_and_others_go_on(stage: Stage) -> None:

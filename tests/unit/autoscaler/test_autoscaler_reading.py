@@ -167,6 +167,20 @@ def test_problem_of_one_metric_is_not_that_of_another() -> None:
     assert INGRESS.path.endswith("/namespaces/default/ingresses.networking.k8s.io/main/hits")
 
 
+def test_questions_that_hang_end_together() -> None:
+    class Mute(Api):
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            self.asked.append(path)
+            return await asyncio.Event().wait()  # type: ignore[return-value]  # never
+
+    api = Mute({})
+    questions = [replace(QUEUE, metric=f"m{number}") for number in range(20)]
+    source = ControlPlaneMetrics(api, 0.01, 2)  # type: ignore[arg-type]  # only `request` is used
+    found = asyncio.run(source.ask(frozenset(questions)))
+    assert len(api.asked) == 2
+    assert all("all questions together" in found[question].problem for question in questions)
+
+
 def test_pods_of_one_name_in_two_clusters_are_two() -> None:
     pods = [("m1", shape("web-0")), ("m2", shape("web-0")), ("m2", shape("web-1"))]
     views = unique_views(pods)
