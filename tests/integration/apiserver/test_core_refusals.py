@@ -97,7 +97,7 @@ async def test_deletion_options_of_wrong_type_are_refused(client: Any, body: dic
     assert (await client("GET", f"{CM}/a"))[0] == 200
 
 
-async def test_metadata_that_only_the_server_sets_is_left_out_of_new_objects(client: Any) -> None:
+async def test_metadata_of_the_server_is_not_taken_from_clients(client: Any) -> None:
     metadata = {"name": "own", "clusterName": "c", "selfLink": "/x", "resourceVersion": "abc"}
     code, made = await client("POST", CM, {"metadata": metadata})
     assert (code, {"clusterName", "selfLink"} & made["metadata"].keys()) == (201, set())

@@ -197,8 +197,8 @@ def check_update(
     if domain_finalizers:
         found += [*_without_domains(finalizers, "metadata.finalizers")] * as_update
     if as_new:
-        anew = check_create(meta, check_name, namespaced=namespaced, domain_finalizers=domain_finalizers)
-        found += anew * as_new
+        fresh = check_create(meta, check_name, namespaced=namespaced, domain_finalizers=domain_finalizers)
+        found += fresh * as_new
     return found
 
 
