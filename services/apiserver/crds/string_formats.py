@@ -24,6 +24,7 @@ _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z
 _HEX_COLOR: Final = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 _RGB_COLOR: Final = re.compile(r"rgb\(\s*(0|[1-9]\d{0,2})\s*,\s*(0|[1-9]\d{0,2})\s*,\s*(0|[1-9]\d{0,2})\s*\)")
 _SSN: Final = re.compile(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
+_SSN_LENGTH: Final = 11  # with both separators
 _CARD: Final = re.compile(
     r"4\d{12}(\d{3})?|5[1-5]\d{14}|(222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|6(011|5\d\d)\d{12}"
     r"|3[47]\d{13}|3(0[0-5]|[68]\d)\d{11}|(2131|1800|35\d{3})\d{11}|6[27]\d{14}",
@@ -166,7 +167,7 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "mac": _full(_MAC),
     "password": lambda _: True,
     "rgbcolor": _rgb,
-    "ssn": _full(_SSN),
+    "ssn": lambda text: len(text) == _SSN_LENGTH and _full(_SSN)(text),
     "uri": _uri,
     "uuid": _uuid(),
     "uuid3": _uuid("3"),

@@ -11,6 +11,8 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation.field_errors import forbidden
+from services._rules.kubernetes.validation.field_rules import apply, number
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.container_runtime import Connection, ContainerRuntime
@@ -47,7 +49,9 @@ class Connections:
     ) -> web.StreamResponse:
         """Run admission for the connection and serve it; raises ApiError where it cannot be made."""
         query = parse_qs(http.rel_url.raw_query_string, keep_blank_values=True)
-        if sub.name != "log":
+        if sub.name == "log":
+            _check_log_options(info.name, query)
+        else:
             new = _options(sub, info, query)
             attributes = Attributes("CONNECT", kind, sub.name, info.namespace, info.name, new, None, call)
             await self._objects.admission.mutate(attributes)
@@ -110,6 +114,31 @@ def _host(name: str) -> str:
 def _port(name: str) -> str:
     parts = name.split(":")
     return parts[-1] if len(parts) > 1 else ""
+
+
+_LOG_NUMBERS: Final = (
+    number("tailLines", 0),
+    number("limitBytes", 1, detail="must be greater than 0"),
+    number("sinceSeconds", 1, detail="must be greater than 0"),
+)
+
+
+def _check_log_options(pod: str, query: dict[str, list[str]]) -> None:
+    """Raise 400 for numbers of a log's options that are none, 422 for options that ask for nothing."""
+    options: dict[str, Any] = {}
+    for name in ("tailLines", "limitBytes", "sinceSeconds"):
+        if text := (query.get(name) or [""])[0]:
+            try:
+                options[name] = int(text)
+            except ValueError:
+                raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    found = apply(_LOG_NUMBERS[:2], options)
+    if "sinceSeconds" in options and query.get("sinceTime"):
+        found.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    else:
+        found += _LOG_NUMBERS[2](options, "")
+    if found:
+        raise status.invalid("PodLogOptions", pod, found)
 
 
 def _options(sub: Subresource, info: RequestInfo, query: dict[str, list[str]]) -> Manifest:

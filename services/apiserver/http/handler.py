@@ -133,7 +133,7 @@ class Request(msgspec.Struct):
             else:
                 raw = await self.http.read()
         except web.HTTPRequestEntityTooLarge as e:
-            text = f"Request entity too large: limit is {self.http.client_max_size} bytes"
+            text = f"Request entity too large: limit is {self.http.client_max_size}"
             raise ApiError(413, "RequestEntityTooLarge", text) from e
         except web.RequestPayloadError as e:
             raise status.bad_request("the body cannot be read: it is cut off, or not coded as its headers say") from e

@@ -14,7 +14,7 @@ from services.apiserver.admission.scales import scale_of, set_replicas
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.cloning import clone
 from services.apiserver.core.request import RequestInfo
-from services.apiserver.core.request_context import Call
+from services.apiserver.core.request_context import Call, stamp
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
 from services.apiserver.http import connect as connecting
@@ -209,36 +209,31 @@ class Subresources:
     # -- pods
 
     async def bind(self, kind: Kind, namespace: str, name: str, body: Manifest, call: Call) -> None:
-        """Put a pod on a node."""
-        target = body.get("target") or {}
+        """Put a pod on a node; raises 400 for a binding of another name or without a node (older releases 500)."""
+        if body["metadata"].get("name") != name:
+            raise status.bad_request("name in URL does not match name in Binding object")
+        target, pods = body.get("target") or {}, msgspec.structs.replace(kind.resource, plural="pods/binding")
         found = []
         if target.get("kind") not in (None, "", "Node"):
             found.append(fields.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
         if not target.get("name"):
             found.append(fields.required("target.name"))
         if found:
-            raise status.invalid("Binding", body["metadata"].get("name") or name, found)
+            # Clients read these errors as a text only.
+            raise status.internal(fields.aggregate(found))
 
         def make(old: Manifest) -> Manifest:
             spec = old.get("spec") or {}
             if old["metadata"].get("deletionTimestamp"):
-                raise status.conflict(kind.resource, name, f"pod {name} is being deleted, cannot be assigned to a host")
+                raise status.conflict(pods, name, f"pod {name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
-                raise status.conflict(
-                    kind.resource, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"'
-                )
+                raise status.conflict(pods, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
             new = clone(old)
             new["spec"]["nodeName"] = target["name"]
             annotations = body["metadata"].get("annotations")
             if annotations:
                 new["metadata"].setdefault("annotations", {}).update(annotations)
-            conditions = (new.setdefault("status", {})).setdefault("conditions", [])
-            if not any(c.get("type") == "PodScheduled" for c in conditions):
-                from services.apiserver.core.request_context import now, timestamp
-
-                stamp = timestamp(now())
-                scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
-                conditions.append({**scheduled, "lastTransitionTime": stamp})
+            _schedule(new.setdefault("status", {}).setdefault("conditions", []))
             return new
 
         await self._admit("binding", kind, namespace, name, body, call)
@@ -251,7 +246,7 @@ class Subresources:
         await self._objects.admission.validate(attributes)
 
     async def _evict(self, kind: Kind, info: RequestInfo, body: Manifest, call: Call) -> Answer:
-        name = body["metadata"].get("name") or info.name
+        name = body["metadata"].get("name", "")
         if name != info.name:
             raise status.bad_request("name in URL does not match name in Eviction object")
         options = DeleteOptions(body.get("deleteOptions") or {}, {})
@@ -260,6 +255,17 @@ class Subresources:
         await self._admit("eviction", kind, info.namespace, name, body, call)
         await self._evictions.evict(kind, info.namespace, info.name, options, call)
         return Answer(201, CREATED, warnings=call.warnings)
+
+
+def _schedule(conditions: list[Manifest]) -> None:
+    """Say in the conditions of a pod that it has a node."""
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": stamp()}
+    for place, condition in enumerate(conditions):
+        if condition.get("type") == "PodScheduled":
+            since = condition if condition.get("status") == "True" else scheduled
+            conditions[place] = {**scheduled, "lastTransitionTime": since.get("lastTransitionTime")}
+            return
+    conditions.append(scheduled)
 
 
 def _schema_name(sub: Subresource, kind: Kind) -> str:

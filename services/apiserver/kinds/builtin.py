@@ -41,6 +41,34 @@ _KEPT_BY_STATUS: Final = {
 """Metadata that a write to the status subresource of a kind does not change."""
 
 
+_METADATA_CHECKS: Final = {
+    "/LimitRange": (0, 1),
+    "/PersistentVolume": (0, 2),
+    "/PersistentVolumeClaim": (1, 2),
+    "/PodTemplate": (1, 0),
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration": (0, 1),
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": (0, 1),
+    "apps/Deployment": (1, 0),
+    "autoscaling/HorizontalPodAutoscaler": (1, 0),
+    "batch/CronJob": (1, 0),
+    "coordination.k8s.io/Lease": (1, 0),
+    "discovery.k8s.io/EndpointSlice": (0, 1),
+    "extensions/Ingress": (1, 0),
+    "networking.k8s.io/Ingress": (1, 0),
+    "networking.k8s.io/IngressClass": (1, 0),
+    "node.k8s.io/RuntimeClass": (1, 0),
+    "policy/PodDisruptionBudget": (0, 0),
+    "rbac.authorization.k8s.io/ClusterRole": (1, 2),
+    "rbac.authorization.k8s.io/ClusterRoleBinding": (1, 2),
+    "rbac.authorization.k8s.io/Role": (1, 2),
+    "rbac.authorization.k8s.io/RoleBinding": (1, 2),
+    "scheduling.k8s.io/PriorityClass": (1, 0),
+    "storage.k8s.io/CSIDriver": (1, 0),
+    "storage.k8s.io/CSINode": (0, 2),
+}
+"""How often kinds check the metadata of an update, where it is not once as an update and once as a new object."""
+
+
 class BuiltinKind(Kind):
     """A kind whose shape is a definition of the field tables."""
 
@@ -68,6 +96,7 @@ class BuiltinKind(Kind):
         self.schema_name = schema_name
         self.domain_finalizers = resource.group not in _ANY_FINALIZER
         self._kept_by_status = _KEPT_BY_STATUS.get(f"{resource.group}/{resource.kind}", ())
+        self.metadata_checks = _METADATA_CHECKS.get(f"{resource.group}/{resource.kind}", (1, 1))
         self._late: tuple[LateField, ...] = ()
         self._default = Defaults(self.defaults_of(resource))
         self.rules = self.rules_of(resource)

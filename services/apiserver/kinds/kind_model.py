@@ -87,6 +87,8 @@ class Kind:
     """DELETE may leave the object with a deletionTimestamp for a grace period (Pods)."""
     domain_finalizers: bool = False
     """A finalizer that Kubernetes does not define needs a domain and a slash."""
+    metadata_checks: tuple[int, int] = (1, 0)
+    """How often an update's metadata is checked by the kind itself: as that of an update, as that of a new object."""
     virtual: bool = False
     """Nothing is stored; create answers at once (reviews, bindings)."""
     closing: str = ""
@@ -195,9 +197,21 @@ class Kind:
             domain_finalizers=self.domain_finalizers,
         )
 
-    def check_metadata_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Return what is wrong with the metadata of an update, server's fields included."""
-        return object_metadata.check_update(new, old, domain_finalizers=self.domain_finalizers)
+    def check_metadata_update(self, new: Manifest, old: Manifest, *, whole: bool = True) -> list[FieldError]:
+        """Return what is wrong with the metadata of an update, server's fields included.
+
+        An update of a subresource, which is not `whole`, is checked as an update only.
+        """
+        as_update, as_new = self.metadata_checks if whole else (1, 0)
+        return object_metadata.check_update(
+            new,
+            old,
+            self.check_name,
+            namespaced=self.resource.namespaced,
+            domain_finalizers=self.domain_finalizers,
+            as_update=as_update,
+            as_new=as_new,
+        )
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new, defaulted object."""

@@ -37,7 +37,8 @@ Outcome = Entry | Manifest
 Make = Callable[[Manifest], Manifest]
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_UNKEPT = ("clusterName", "selfLink")
+_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", *_UNKEPT)
 
 
 class Objects:
@@ -178,7 +179,7 @@ class Objects:
             await self.aside.run(user, size, _check_new, kind, obj)
         attributes.new, attributes.name = obj, meta["name"]
         await self.admission.validate(attributes)
-        if revision not in (None, "", "0") and not apply:
+        if not apply and revision and revision.isascii() and revision.isdigit() and int(revision):
             raise status.internal("resourceVersion should not be set on objects to be created")
         call.warnings += kind.warnings(obj)
         key = self.key(kind, namespace, meta["name"])
@@ -349,7 +350,8 @@ class Objects:
             meta["deletionTimestamp"] = before["deletionTimestamp"]
         if meta.get("deletionGracePeriodSeconds") is None and "deletionGracePeriodSeconds" in before:
             meta["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
-        meta.pop("selfLink", None)
+        for name in _UNKEPT:
+            meta.pop(name, None)
         meta["name"] = key.name
         if key.namespace:
             meta["namespace"] = key.namespace
@@ -371,7 +373,7 @@ def _check_changed(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
     errors: list[FieldError]
     if subresource == "status":
         kind.prepare_status(new, old)
-        errors = kind.check_metadata_update(new, old) + kind.validate_status(new, old)
+        errors = kind.check_metadata_update(new, old, whole=False) + kind.validate_status(new, old)
     elif subresource in ("", "scale"):
         errors = kind.check_metadata_update(new, old) + kind.validate_update(new, old)
     else:
@@ -379,7 +381,7 @@ def _check_changed(kind: Kind, new: Manifest, old: Manifest, subresource: str) -
         prepare = getattr(kind, f"prepare_{subresource}", None)
         if prepare is not None:
             prepare(new, old)
-        errors = kind.check_metadata_update(new, old)
+        errors = kind.check_metadata_update(new, old, whole=False)
         check = getattr(kind, f"validate_{subresource}", None)
         if check is not None:
             errors += check(new, old)

@@ -214,7 +214,8 @@ async def test_subresources_are_seen_as_what_they_are(client: Client, hooks: Hoo
     )
     assert (code, scale["spec"]["replicas"]) == (200, 7), scale
     hooks.replies.clear()
-    assert (await client("POST", f"{PODS}/p/binding", {"target": {"kind": "Node", "name": "n"}}))[0] == 201
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    assert (await client("POST", f"{PODS}/p/binding", binding))[0] == 201
     assert (await client("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}}))[0] == 201
     shown = [(r["operation"], r["subResource"], r["kind"]["kind"], r["object"]["kind"]) for _, r in hooks.seen]
     assert shown == [

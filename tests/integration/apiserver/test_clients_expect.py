@@ -86,9 +86,11 @@ async def test_custom_objects_take_finalizers_without_a_slash(client: Any, gears
     body = {"apiVersion": "g.example.com/v1", "kind": "Gear", "metadata": {"name": "a", "finalizers": [name]}}
     code, made = await client("POST", gears, body)
     assert (code, made["metadata"].get("finalizers")) == (201, [name])
-    made["metadata"]["finalizers"].append("a b")
-    code, answer = await client("PUT", f"{gears}/a", made)
+    body["metadata"] = {"name": "b", "finalizers": ["a b"]}
+    code, answer = await client("POST", gears, body)
     assert (code, "name part must consist of" in answer["message"]) == (422, True)
+    made["metadata"]["finalizers"].append("a b")
+    assert (await client("PUT", f"{gears}/a", made))[0] == 200, "names are looked at in new objects only"
     patch = [{"op": "replace", "path": "/metadata/finalizers/0", "value": "cluster.cluster.x-k8s.io"}]
     assert (await client("PATCH", f"{gears}/a", patch, media=JSON_PATCH))[0] == 200
     code, answer = await client("POST", CM, {**config("b"), "metadata": {"name": "b", "finalizers": [name]}})

@@ -112,10 +112,16 @@ async def test_a_pod_is_bound_to_a_node_by_either_path(client: Any) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}]}
     for name in ("one", "two"):
         await client("POST", f"{path}/pods", {"metadata": {"name": name}, "spec": spec})
-    code, answer = await client("POST", f"{path}/pods/one/binding", {"target": {"kind": "Pod", "name": "n"}})
-    assert (code, answer["details"]["causes"][0]["field"]) == (422, "target.kind")
+    one, target = {"metadata": {"name": "one"}}, {"kind": "Node", "name": "n1"}
+    for body in ({"target": target}, {"metadata": {"name": "two"}, "target": target}):
+        code, answer = await client("POST", f"{path}/pods/one/binding", body)
+        assert (code, answer["message"]) == (400, "name in URL does not match name in Binding object")
+    code, answer = await client("POST", f"{path}/pods/one/binding", {**one, "target": {"kind": "Pod", "name": "n"}})
+    assert (code, answer["message"].startswith('target.kind: Unsupported value: "Pod"')) == (400, True), answer
     body = {"metadata": {"name": "two"}, "target": {"kind": "Node", "name": "n2"}}
-    assert (await client("POST", f"{path}/pods/one/binding", {"target": {"name": "n1"}}))[0] == 201
+    assert (await client("POST", f"{path}/pods/one/binding", {**one, "target": {"name": "n1"}}))[0] == 201
+    code, answer = await client("POST", f"{path}/pods/one/binding", {**one, "target": target})
+    assert (code, answer["details"]["kind"]) == (409, "pods/binding")
     assert (await client("POST", f"{path}/bindings", body))[0] == 201
     nodes = [(await client("GET", f"{path}/pods/{name}"))[1]["spec"]["nodeName"] for name in ("one", "two")]
     assert nodes == ["n1", "n2"]

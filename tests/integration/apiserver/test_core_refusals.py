@@ -97,6 +97,21 @@ async def test_deletion_options_of_wrong_type_are_refused(client: Any, body: dic
     assert (await client("GET", f"{CM}/a"))[0] == 200
 
 
+async def test_metadata_of_the_server_is_not_taken_from_clients(client: Any) -> None:
+    metadata = {"name": "own", "clusterName": "c", "selfLink": "/x", "resourceVersion": "abc"}
+    code, made = await client("POST", CM, {"metadata": metadata})
+    assert (code, {"clusterName", "selfLink"} & made["metadata"].keys()) == (201, set())
+    assert made["metadata"]["resourceVersion"].isdigit()
+
+
+async def test_an_eviction_names_its_pod(client: Any) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    await client("POST", path, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    for metadata in ({}, {"name": "q"}):
+        code, answer = await client("POST", f"{path}/p/eviction", {"metadata": metadata})
+        assert (code, answer["message"]) == (400, "name in URL does not match name in Eviction object")
+
+
 async def test_an_eviction_of_the_wrong_type_is_refused_with_its_place(client: Any) -> None:
     path = "/api/v1/namespaces/default/pods"
     await client("POST", path, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})

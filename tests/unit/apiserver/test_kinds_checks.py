@@ -118,9 +118,39 @@ def test_new_object_needs_a_name() -> None:
 def test_update_keeps_uid_and_adds_no_finalizers_in_deletion() -> None:
     old = {"metadata": {"name": "a", "uid": "1", "resourceVersion": "1", "deletionTimestamp": "2020-01-01T00:00:00Z"}}
     new = {"metadata": {**old["metadata"], "uid": "2", "finalizers": ["x.example.com/f"]}}
-    texts = {str(error) for error in meta.check_update(new, old)}
+    texts = {str(error) for error in meta.check_update(new, old, names.subdomain, namespaced=False)}
     assert 'metadata.uid: Invalid value: "2": field is immutable' in texts
     assert any(text.startswith("metadata.finalizers: Forbidden: no new finalizers") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "whole", "times"),
+    [
+        ("v1", "ConfigMap", True, 3),
+        ("v1", "ConfigMap", False, 2),
+        ("v1", "PersistentVolume", True, 3),
+        ("v1", "PersistentVolumeClaim", True, 4),
+        ("apps/v1", "Deployment", True, 2),
+        ("policy/v1", "PodDisruptionBudget", True, 1),
+        ("rbac.authorization.k8s.io/v1", "Role", True, 4),
+    ],
+)
+def test_bad_label_is_found_by_each_check_of_an_update(version: str, name: str, whole: bool, times: int) -> None:
+    kind = kind_of(version, name)
+    metadata = {"name": "a", "uid": "1", "resourceVersion": "1"}
+    if kind.resource.namespaced:
+        metadata["namespace"] = "ns"
+    old: Manifest = {"metadata": metadata}
+    new: Manifest = {"metadata": {**metadata, "labels": {"k": "bad value!"}}}
+    assert [error.field for error in kind.check_metadata_update(new, old, whole=whole)] == ["metadata.labels"] * times
+
+
+def test_finalizers_of_an_update_are_looked_at_by_kinds_only() -> None:
+    old: Manifest = {"metadata": {"name": "a", "namespace": "ns", "uid": "1", "resourceVersion": "1"}}
+    new: Manifest = {"metadata": {**old["metadata"], "finalizers": ["x.io/y", "plain"]}}
+    found = kind_of("v1", "ConfigMap").check_metadata_update(new, old)
+    assert [error.field for error in found] == ["metadata.finalizers[1]"] * 2
+    assert kind_of("coordination.k8s.io/v1", "Lease").check_metadata_update(new, old) == []
 
 
 def test_privileged_containers_refused_when_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

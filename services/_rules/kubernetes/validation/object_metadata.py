@@ -5,6 +5,7 @@ from collections.abc import Callable
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
+    Errors,
     FieldError,
     Raw,
     forbidden,
@@ -92,7 +93,8 @@ def _owners(owners: list[Manifest], field: str) -> list[FieldError]:
                 )
                 shown = shown if shown.text else _go_owners(owners)
                 found.append(invalid(field, shown, text))
-            controller = owner
+            else:
+                controller = owner
     return found
 
 
@@ -107,12 +109,14 @@ def _go_owner(owner: Manifest) -> str:
     )
 
 
-def qualified_finalizer(name: str, field: str, standard: tuple[str, ...]) -> list[FieldError]:
-    """Return what is wrong with the name of a finalizer, `standard` being those without a domain."""
-    found = [invalid(field, name, text) for text in names.qualified(name)]
-    if "/" not in name and name not in standard:
-        found.append(invalid(field, name, "name is neither a standard finalizer name nor is it fully qualified"))
-    return found
+def qualified_finalizer(name: str, field: str) -> list[FieldError]:
+    """Return what is wrong with the name of a finalizer: its form, and a missing domain."""
+    return [*(invalid(field, name, text) for text in names.qualified(name)), *_without_domain(name, field)]
+
+
+def _without_domain(name: str, field: str) -> Errors:
+    if "/" not in name and name not in STANDARD_FINALIZERS:
+        yield invalid(field, name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def _finalizers(finalizers: list[str], field: str) -> list[FieldError]:
@@ -121,8 +125,13 @@ def _finalizers(finalizers: list[str], field: str) -> list[FieldError]:
 
 
 def _domain_finalizers(finalizers: list[str], field: str) -> list[FieldError]:
-    found = [error for name in finalizers for error in qualified_finalizer(name, field, STANDARD_FINALIZERS)]
-    return found + _contrary(finalizers, field)
+    return [*_finalizers(finalizers, field), *_without_domains(finalizers, field)]
+
+
+def _without_domains(finalizers: list[str], field: str) -> Errors:
+    """Yield an error for each finalizer that Kubernetes does not define and that has no domain, by its place."""
+    for index, name in enumerate(finalizers):
+        yield from _without_domain(name, f"{field}[{index}]")
 
 
 def _contrary(finalizers: list[str], field: str) -> list[FieldError]:
@@ -133,7 +142,7 @@ def _contrary(finalizers: list[str], field: str) -> list[FieldError]:
 
 
 STANDARD_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
-_COMMON = (
+_LASTING = (
     number("generation", 0),
     inside("labels", labels),
     inside("annotations", annotations),
@@ -141,13 +150,26 @@ _COMMON = (
 )
 # Kinds of Kubernetes itself take finalizers with a domain only; custom resources and definitions take any name.
 _RULES = {
-    True: (*_COMMON, inside("finalizers", _domain_finalizers)),
-    False: (*_COMMON, inside("finalizers", _finalizers)),
+    True: (*_LASTING, inside("finalizers", _domain_finalizers)),
+    False: (*_LASTING, inside("finalizers", _finalizers)),
 }
 
 
-def check_update(new: Manifest, old: Manifest, *, domain_finalizers: bool = False) -> list[FieldError]:
-    """Return what is wrong with the metadata of an update; `domain_finalizers` as for `check_create`."""
+def check_update(
+    new: Manifest,
+    old: Manifest,
+    check_name: Callable[[str], list[str]],
+    *,
+    namespaced: bool,
+    domain_finalizers: bool = False,
+    as_update: int = 1,
+    as_new: int = 0,
+) -> list[FieldError]:
+    """Return what is wrong with the metadata of an update; the arguments not said here as for `check_create`.
+
+    Every update is checked once; a kind checks it `as_update` times besides, and `as_new` times as a new object's.
+    Clients read each error as often as it is found. Finalizers are looked at by the checks of kinds only.
+    """
     meta, before = new["metadata"], old["metadata"]
     found: list[FieldError] = []
     for name in reversed(_BY_DELETION):
@@ -155,9 +177,10 @@ def check_update(new: Manifest, old: Manifest, *, domain_finalizers: bool = Fals
         if value is not None and value != before.get(name):
             shown = Raw(f"{value[:10]} {value[11:19]} +0000 UTC") if isinstance(value, str) else value
             found.append(invalid(f"metadata.{name}", shown, "field is immutable; may only be changed via deletion"))
+    finalizers = meta.get("finalizers") or []
     if before.get("deletionTimestamp"):
         kept = {*(before.get("finalizers") or ())}
-        added = [item for item in meta.get("finalizers") or [] if item not in kept]
+        added = [item for item in finalizers if item not in kept]
         if added:
             text = (
                 "no new finalizers can be added if the object is being deleted, "
@@ -167,9 +190,16 @@ def check_update(new: Manifest, old: Manifest, *, domain_finalizers: bool = Fals
     found += changed(_FIXED, meta, before, "metadata")
     if not meta.get("resourceVersion"):
         found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    found += apply(_RULES[domain_finalizers], meta, "metadata")
-    # The recorded server checks the metadata of an update twice, and lists every cause twice.
-    return found + found
+    found += apply(_LASTING, meta, "metadata")
+    if not found and not finalizers:
+        return []
+    found *= 1 + as_update
+    if domain_finalizers:
+        found += [*_without_domains(finalizers, "metadata.finalizers")] * as_update
+    if as_new:
+        fresh = check_create(meta, check_name, namespaced=namespaced, domain_finalizers=domain_finalizers)
+        found += fresh * as_new
+    return found
 
 
 def check_change(new: Manifest, old: Manifest) -> list[FieldError]:

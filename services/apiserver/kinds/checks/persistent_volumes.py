@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -16,12 +18,13 @@ from services._rules.kubernetes.validation.field_errors import (
     required,
 )
 from services._rules.kubernetes.validation.field_rules import (
+    Rules,
+    apply,
     choice,
     every,
     given,
     inside,
     listed,
-    lookup,
     needed,
     only_if,
     text,
@@ -29,8 +32,7 @@ from services._rules.kubernetes.validation.field_rules import (
     valid,
 )
 from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.resources import amount
-from services.apiserver.kinds.checks.volumes import SOURCE
+from services.apiserver.kinds.checks.volumes import SOURCES, driver, one_source
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
 
@@ -49,7 +51,7 @@ def size_of(spec: Manifest) -> Any:
 
 def _sized(spec: Manifest, path: str) -> list[FieldError]:
     size, field = size_of(spec), f"{path}.resources[storage]"
-    return [required(field)] if size is None else amount(size, field) + _positive(size, field)
+    return [required(field)] if size is None else list(_positive(size, field))
 
 
 def _data_source(source: Manifest, path: str) -> Errors:
@@ -82,6 +84,89 @@ def _capacity(spec: Manifest, path: str) -> list[FieldError]:
 
 
 _NO_NODES = "must specify required node constraints"
+_SECRET = inside("secretRef", needed("name", "namespace"))
+_CSI_SECRETS = tuple(
+    inside(name, text("name", names.subdomain, need=""), text("namespace", names.label, need=""))
+    for name in (
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeStageSecretRef",
+        "nodeExpandSecretRef",
+    )
+)
+
+
+def _namespace_of_endpoints(source: Manifest, path: str) -> Errors:
+    name, field = source.get("endpointsNamespace"), f"{path}.endpointsNamespace"
+    if name == "":
+        yield invalid(field, name, "if the endpointnamespace is set, it must be a valid namespace name")
+    elif name is not None:
+        yield from (invalid(field, name, problem) for problem in names.label(name))
+
+
+def _namespace_of_secret(source: Manifest, path: str) -> Errors:
+    if source.get("secretNamespace") == "":
+        yield required(f"{path}.secretNamespace")
+
+
+def _initiators(source: Manifest, path: str) -> Errors:
+    """What is wrong with an iSCSI volume; a name that begins wrongly is only said to be of a wrong form."""
+    for error in apply(SOURCES["iscsi"], source, path):
+        wrong = error.detail.startswith("must be valid format")
+        yield invalid(error.field, error.bad_value, "must be valid format") if wrong else error
+    yield from inside("secretRef", needed("name"))(source, path)
+
+
+_SOURCES: Mapping[str, Rules] = {
+    **SOURCES,
+    "azureFile": (*SOURCES["azureFile"], _namespace_of_secret),
+    "cinder": (needed("volumeID"), _SECRET),
+    "csi": (inside("driver", driver, absent=""), needed("volumeHandle"), *_CSI_SECRETS),
+    "glusterfs": (*SOURCES["glusterfs"], _namespace_of_endpoints),
+    "iscsi": (_initiators,),
+    "storageos": (*SOURCES["storageos"][:2], _SECRET),
+}
+"""Rules of the sources of persistent volumes, which name the namespaces of Secrets where those of pods do not."""
+_SOURCE = one_source(_SOURCES)
+_MOUNTED = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "gcePersistentDisk",
+    "glusterfs",
+    "iscsi",
+    "nfs",
+    "photonPersistentDisk",
+    "quobyte",
+    "rbd",
+    "vsphereVolume",
+)
+_MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+_PORTAL = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
+    "if iscsi.initiatorName is specified."
+)
+
+
+def whole_volume(obj: Manifest, _: str) -> Errors:
+    """Yield what is wrong with how a volume's name and annotations go with its source."""
+    spec, metadata = obj.get("spec") or {}, obj.get("metadata") or {}
+    if _MOUNT_OPTIONS in (metadata.get("annotations") or {}) and not any(name in spec for name in _MOUNTED):
+        text = "may not specify mount options for this volume type"
+        yield forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", text)
+    disk = spec.get("iscsi") or {}
+    portal = disk.get("targetPortal", "")
+    if "initiatorName" in disk and len(f"{metadata.get('name', '')}:{portal}") > 64:
+        yield invalid("spec.iscsi.targetportal", portal, _PORTAL)
+
+
+def _recycles_root(spec: Manifest) -> bool:
+    path = (spec.get("hostPath") or {}).get("path", "")
+    root = path and posixpath.normpath(path).strip("/") in ("", ".") and path.startswith("/")
+    return bool(root) and spec.get("persistentVolumeReclaimPolicy") == "Recycle"
 
 
 VOLUME = (
@@ -89,11 +174,11 @@ VOLUME = (
     _MODES[1],
     _capacity,
     choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
-    SOURCE,
+    _SOURCE,
     unwanted(
         "persistentVolumeReclaimPolicy",
         "may not be 'recycle' for a hostPath mount of '/'",
-        lambda spec: lookup(spec, "hostPath.path") == "/" and spec["persistentVolumeReclaimPolicy"] == "Recycle",
+        _recycles_root,
     ),
     inside("nodeAffinity", inside("required", *NODE_SELECTOR), given("required", _NO_NODES)),
     only_if(lambda spec: "local" in spec, given("nodeAffinity", "Local volume requires node affinity")),
@@ -111,6 +196,12 @@ def inline(spec: Manifest, path: str) -> Errors:
     )
     if "csi" not in spec:
         yield required(f"{path}.csi", "has to be specified in the context of inline volumes")
+    if spec.get("storageClassName"):
+        yield forbidden(f"{path}.storageClassName", _INLINE)
+    if spec.get("volumeMode", "Filesystem") != "Filesystem":
+        text = "may not specify volumeMode other than Filesystem in the context of inline volumes"
+        yield forbidden(f"{path}.volumeMode", text)
+    yield from _SOURCE(spec, path)
     yield from needed("accessModes")(spec, path)
     yield from _MODES[1](spec, path)
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":

@@ -224,6 +224,12 @@ def _no_ephemeral(detail: str) -> Check:
     return check
 
 
+def _template_seccomp(value: Manifest, field: str) -> Errors:
+    annotations = (value.get("metadata") or {}).get("annotations") or {}
+    if annotations:
+        yield from pod_annotations.seccomp_fields(annotations, value.get("spec") or {}, f"{field}.spec")
+
+
 _TEMPLATE_METADATA = (inside("labels", meta.labels), inside("annotations", meta.annotations))
 
 
@@ -241,4 +247,4 @@ def template_metadata(release: int) -> Check:
 def template(release: int) -> Rules:
     """Return the rules of a pod template, as a release has them."""
     no_more = _no_ephemeral("ephemeral containers not allowed in pod template")
-    return (template_metadata(release), inside("spec", *rules(release), no_more, absent={}))
+    return (template_metadata(release), inside("spec", *rules(release), no_more, absent={}), _template_seccomp)

@@ -37,6 +37,11 @@ def _is_own(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
+def overcommits(name: str) -> bool:
+    """Return whether more of a resource may be promised than there is."""
+    return _is_own(name) and not name.startswith(_HUGE)
+
+
 def _is_extended(name: str) -> bool:
     return not _is_own(name) and not name.startswith(_REQUESTS) and not names.qualified(f"{_REQUESTS}{name}")
 
@@ -94,7 +99,7 @@ def required_resources(value: Manifest, field: str) -> Errors:
         yield from _resource(name, limits[name], f"{field}.limits[{name}]")
     for name in requests:
         yield from _resource(name, requests[name], f"{field}.requests[{name}]")
-        fixed = not _is_own(name) or name.startswith(_HUGE)
+        fixed = not overcommits(name)
         if name in limits:
             wanted, limit = quantity.parse(requests[name]), quantity.parse(limits[name])
             if wanted != limit and fixed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
@@ -20,6 +20,7 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     Check,
+    ListCheck,
     Rules,
     apply,
     choice,
@@ -267,15 +268,28 @@ SOURCES: dict[str, Rules] = {
     "ephemeral": (needed("volumeClaimTemplate"),),
     "image": (choice("pullPolicy", ("Always", "IfNotPresent", "Never")),),
 }
-SOURCE = one_of(SOURCES, _MISSING, _SEVERAL)
 _NAME = text("name", names.label, need="")
 _PORTAL = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters"
 
 
+def one_source(sources: Mapping[str, Rules]) -> ListCheck:
+    """Rules of a volume: it has one of these sources."""
+    rules = one_of(sources, _MISSING, _SEVERAL)
+
+    def check(volume: Manifest, field: str) -> list[FieldError]:
+        found = rules(volume, field)
+        if "gcePersistentDisk" in volume:
+            found = [_renamed(error, f"{field}.gcePersistentDisk", f"{field}.persistentDisk") for error in found]
+        return found
+
+    return check
+
+
+_SOURCE = one_source(SOURCES)
+
+
 def _volume(volume: Manifest, field: str) -> list[FieldError]:
-    found = SOURCE(volume, field)
-    if "gcePersistentDisk" in volume:
-        found = [_renamed(error, f"{field}.gcePersistentDisk", f"{field}.persistentDisk") for error in found]
+    found = _SOURCE(volume, field)
     if (disk := volume.get("iscsi")) and "initiatorName" in disk:
         name = volume.get("name", "")
         if len(f"{name}:{disk.get('targetPortal', '')}") > 64:

@@ -97,7 +97,7 @@ def _finalizers(spec: Manifest, path: str, *, listed: bool) -> list[FieldError]:
     found: list[FieldError] = []
     for index, name in enumerate(spec.get("finalizers") or ()):
         field = f"{path}.finalizers[{index}]" if listed else f"{path}.finalizers"
-        found += qualified_finalizer(name, field, meta.STANDARD_FINALIZERS)
+        found += qualified_finalizer(name, field)
     return found
 
 

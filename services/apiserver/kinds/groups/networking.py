@@ -181,7 +181,7 @@ def _block(block: Manifest, field: str) -> list[FieldError]:
 
 
 def _one_kind_of_peer(peer: Manifest, field: str) -> list[FieldError]:
-    if peer.get("ipBlock") and len(peer) > 1:
+    if "ipBlock" in peer and len(peer) > 1:
         return [forbidden(field, "may not specify both ipBlock and another peer")]
     return [] if peer else [required(field, "must specify a peer")]
 

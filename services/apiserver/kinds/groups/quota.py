@@ -27,7 +27,7 @@ from services._rules.kubernetes.validation.field_rules import (
     unwanted,
 )
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.resources import amount, not_standard, resource_name
+from services.apiserver.kinds.checks.resources import amount, not_standard, overcommits, resource_name
 
 SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "CrossNamespacePodAffinity")
 COUNTED = (
@@ -176,6 +176,10 @@ def _resource_names(item: Manifest, field: str) -> Errors:
                 yield from [invalid(place, name, text) for text in texts]
 
 
+def _equal(one: str, other: str) -> bool:
+    return quantity.parse(one) == quantity.parse(other)
+
+
 def _limit(item: Manifest, field: str) -> Errors:
     parts: dict[str, Manifest] = {name: item.get(name) or {} for name in _AMOUNTS}
     if item.get("type") == "Pod":
@@ -186,6 +190,10 @@ def _limit(item: Manifest, field: str) -> Errors:
             if small is not None and large is not None and quantity.parse(large) < quantity.parse(small):
                 text = f"{low_text} {small} is greater than {high_text} {large}"
                 yield invalid(f"{field}.{place}[{name}]", str(parts[shown][name]), text)
+        usual, asked = parts["default"].get(name), parts["defaultRequest"].get(name)
+        if usual is not None and asked is not None and not overcommits(name) and not _equal(usual, asked):
+            text = f"default value {usual} must equal to defaultRequest value {asked} in {name}"
+            yield invalid(f"{field}.defaultRequest[{name}]", str(asked), text)
         place = f"{field}.maxLimitRequestRatio[{name}]"
         ratio, least, most = (parts[part].get(name) for part in ("maxLimitRequestRatio", "min", "max"))
         if ratio is None:

@@ -21,6 +21,7 @@ _OF_RESOURCES = (
 
 class _Named(BuiltinKind):
     create_on_update = True
+    checks_of_update = 2
 
     def check_name(self, name: str) -> list[str]:
         """Names need only fit into a path."""
@@ -97,7 +98,7 @@ class RoleBinding(_Named):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The role reference may not change."""
-        found = self.check(new)
+        found = super().check_update(new, old)
         if new.get("roleRef") != old.get("roleRef"):
             found.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
         return found

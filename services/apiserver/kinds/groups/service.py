@@ -34,7 +34,7 @@ from services._rules.kubernetes.validation.field_rules import (
 )
 from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, address, is_network, non_special, parsed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.containers import PROTOCOL
+from services.apiserver.kinds.checks.containers import PROTOCOL, PROTOCOLS
 from services.apiserver.kinds.defaults import Defaults
 
 UNSET = "primary clusterIP can not be unset"
@@ -143,6 +143,26 @@ def _go_port(protocol: str, port: int) -> Raw:
         f'core.ServicePort{{Name:"", Protocol:"{protocol}", AppProtocol:(*string)(nil), Port:{port}, '
         'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
     )
+
+
+_LAST_OF_ONE_PROTOCOL = 23
+"""The last release in which a load balancer has one protocol only."""
+
+
+def _one_protocol(spec: Manifest, path: str) -> Errors:
+    """Yield what keeps one load balancer from serving all ports."""
+    ports, used = spec.get("ports") or [], set[str]()
+    for index, port in enumerate(ports):
+        protocol = port.get("protocol", "")
+        if protocol in PROTOCOLS:
+            used.add(protocol)
+        else:
+            text = "cannot create an external load balancer with non-TCP/UDP/SCTP ports"
+            yield invalid(f"{path}.ports[{index}].protocol", protocol, text)
+    if len(used) > 1:
+        shown = ", ".join(_go_port(*_port_key(port)).text for port in ports)
+        text = "cannot create an external load balancer with mix protocols"
+        yield invalid(f"{path}.ports", Raw(f"[]core.ServicePort{{{shown}}}"), text)
 
 
 def _balanced_only(spec: Manifest, path: str) -> list[FieldError]:
@@ -254,7 +274,10 @@ class Service(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check the spec, and how its fields go together when each is good by itself."""
-        return super().check(obj) or apply(_COMBINED, obj["spec"], "spec")
+        spec, found = obj["spec"], super().check(obj)
+        if spec.get("type") == "LoadBalancer" and self.release <= _LAST_OF_ONE_PROTOCOL:
+            found += _one_protocol(spec, "spec")
+        return found or apply(_COMBINED, spec, "spec")
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The cluster IP may not change."""

@@ -37,7 +37,14 @@ from services._rules.kubernetes.validation.field_rules import (
 )
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
-from services.apiserver.kinds.checks.persistent_volumes import CLAIM, VOLUME, basic_amounts, inline, size_of
+from services.apiserver.kinds.checks.persistent_volumes import (
+    CLAIM,
+    VOLUME,
+    basic_amounts,
+    inline,
+    size_of,
+    whole_volume,
+)
 from services.apiserver.kinds.checks.volumes import SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
 
@@ -58,6 +65,18 @@ def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
 _SOURCES_OF_DATA = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 _LAST_OF_KNOWN_SOURCES = 23
 """The last release that forgets sources of data which it does not know."""
+
+
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
+
+def _class_annotation(new: Manifest, old: Manifest) -> list[FieldError]:
+    """Return an error when the annotation that names the class changed, but into the field of that meaning."""
+    value, before = ((part["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION) for part in (new, old))
+    moved = before is not None and "storageClassName" not in old["spec"] and value in (None, before)
+    if value == before or (moved and new["spec"].get("storageClassName") == before):
+        return []
+    return immutable(f"metadata.annotations.{_CLASS_ANNOTATION}", value or "", before or "")
 
 
 class Claim(BuiltinKind):
@@ -84,6 +103,9 @@ class Claim(BuiltinKind):
         spec, before = dict(new["spec"]), dict(old["spec"])
         if not before.get("volumeName") and spec.get("volumeName"):
             before["volumeName"] = spec["volumeName"]
+        name_of_class = (old["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION)
+        if "storageClassName" not in before and spec.get("storageClassName") == name_of_class:
+            spec.pop("storageClassName", None)
         bound = (new.get("status") or {}).get("phase") == "Bound"
         size, least = size_of(spec), size_of(before)
         if bound:
@@ -97,6 +119,7 @@ class Claim(BuiltinKind):
             found.append(forbidden("spec", text))
         if quantity.parse(size or "0") < quantity.parse(least or "0"):
             found.append(forbidden("spec.resources.requests.storage", "field can not be less than previous value"))
+        found += _class_annotation(new, old)
         mode, old_mode = new["spec"].get("volumeMode"), old["spec"].get("volumeMode")
         return found + immutable("volumeMode", mode, old_mode)
 
@@ -112,6 +135,7 @@ class Volume(BuiltinKind):
             "": pod_defaults.volume_source,
         },
     }
+    rules = (whole_volume,)
     spec_rules = VOLUME
 
     checks_of_update = 2

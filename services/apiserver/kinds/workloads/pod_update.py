@@ -32,7 +32,7 @@ _FREE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 def check(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
     """Return what is wrong with an update of a pod, besides what is wrong with the pod by itself."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = _annotations(new, old)
+    found = _annotations(new, old, release)
     for name in ("containers", "initContainers"):
         if len(spec.get(name) or ()) != len(before.get(name) or ()):
             return [*found, forbidden(f"spec.{name}", "pod updates may not add or remove containers")]
@@ -53,9 +53,13 @@ def check(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
     return found
 
 
-def _annotations(new: Manifest, old: Manifest) -> list[FieldError]:
+def _annotations(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
     values, before = (part["metadata"].get("annotations") or {} for part in (new, old))
-    return list(pod_annotations.changed(values, before, "metadata.annotations"))
+    if not values and not before:
+        return []
+    field = "metadata.annotations"
+    found = list(pod_annotations.changed(values, before, field))
+    return found + pod_annotations.meaningful(values, new.get("spec") or {}, field, release)
 
 
 def _deadline(spec: Manifest, before: Manifest) -> tuple[list[FieldError], bool]:
@@ -117,10 +121,10 @@ def _collect(new: Any, old: Any, path: str, lines: list[str]) -> None:
         lines.append(path)
 
 
-def check_status(new: Manifest, old: Manifest) -> list[FieldError]:
+def check_status(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
     """Return what is wrong with a write to a pod's status."""
     status, before = new.get("status") or {}, old.get("status") or {}
-    found = [*_annotations(new, old), *_conditions(status.get("conditions") or [])]
+    found = [*_annotations(new, old, release), *_conditions(status.get("conditions") or [])]
     name = status.get("nominatedNodeName")
     if name and name != before.get("nominatedNodeName"):
         found += [invalid("status.nominatedNodeName", name, text) for text in names.subdomain(name)]

@@ -63,7 +63,7 @@ class Pod(BuiltinKind):
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Check the nominated node name and restarts of finished containers."""
-        return pod_update.check_status(new, old)
+        return pod_update.check_status(new, old, self.release)
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the node, policy, phase and address of the pod."""
