@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
+from services._kit.runtime.service_wiring import GC_THRESHOLDS
 from tests.distribution import in_order
 from tests.natsserver import Server, make_server
 
@@ -34,6 +35,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 

@@ -18,6 +18,7 @@ WORKLOADS: Final = "tests/e2e: an installation for workloads"
 VIEWS: Final = "tests/e2e: an installation for views and members"
 STOCK: Final = "tests/integration/stock: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
+SOURCE: Final = "tests/unit: one parsed source"
 TOGETHER: Final = {
     "tests/e2e/test_e2e_carrying.py": WORKLOADS,
     "tests/e2e/test_e2e_clusters.py": VIEWS,
@@ -45,6 +46,8 @@ TOGETHER: Final = {
     "tests/integration/cli/test_cli_pull_signed.py": COMMANDS,
     "tests/integration/cli/test_cli_reading.py": COMMANDS,
     "tests/integration/cli/test_cli_register.py": COMMANDS,
+    "tests/unit/test_pure_modules.py": SOURCE,
+    "tests/unit/test_reachability.py": SOURCE,
 }
 LONGEST_FIRST: Final = (
     WORKLOADS,
