@@ -86,7 +86,7 @@ class Distribution:
                 self._listen(next(worker for worker in self._workers if worker.connection is ready), units)
 
     def _hand_out(self, worker: Worker, units: deque[list[int]]) -> None:
-        """Give a process its next unit, or let it end; one that is not there any more is noticed as it is listened to."""
+        """Give a process its next unit, or let it end; one that died is noticed as it is listened to."""
         unit = units.popleft() if units else []
         worker.waiting, worker.idle, worker.leaving = deque(unit), False, not unit
         with suppress(OSError):
