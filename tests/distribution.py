@@ -41,6 +41,8 @@ TOGETHER: Final = {
     "tests/integration/stock/test_stock_front.py": STOCK,
     "tests/integration/stock/test_stock_path.py": STOCK,
     "tests/integration/cli/test_cli_apply.py": COMMANDS,
+    "tests/integration/cli/test_cli_entering.py": COMMANDS,
+    "tests/integration/cli/test_cli_foresight.py": COMMANDS,
     "tests/integration/cli/test_cli_members.py": COMMANDS,
     "tests/integration/cli/test_cli_pull.py": COMMANDS,
     "tests/integration/cli/test_cli_pull_signed.py": COMMANDS,
