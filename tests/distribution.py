@@ -1,7 +1,8 @@
-"""Which tests run one after the other in one process, and which of them begin first.
+"""Which tests run one after the other in one process, in which part of a run, and which of them begin first.
 
 What takes longest begins first, so that nobody waits for it alone at the end; files that use one running installation
-stay together, so that it is started once.
+stay together, so that it is started once. What starts whole installations is a part by itself, because fast tests leave
+it nothing of the processor.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
+WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
+"""Marks of the second part."""
 POLICIES: Final = "tests/e2e: an installation for policies"
 WORKLOADS: Final = "tests/e2e: an installation for workloads"
 VIEWS: Final = "tests/e2e: an installation for views and members"
 STOCK: Final = "tests/integration/stock: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
+SOURCE: Final = "tests/unit: one parsed source"
 TOGETHER: Final = {
     "tests/e2e/test_e2e_carrying.py": WORKLOADS,
     "tests/e2e/test_e2e_clusters.py": VIEWS,
@@ -29,7 +32,9 @@ TOGETHER: Final = {
     "tests/e2e/test_e2e_policies.py": POLICIES,
     "tests/e2e/test_e2e_promotion.py": VIEWS,
     "tests/e2e/test_e2e_proxy.py": POLICIES,
+    "tests/e2e/test_e2e_quota.py": WORKLOADS,
     "tests/e2e/test_e2e_rebalancing.py": VIEWS,
+    "tests/e2e/test_e2e_rights.py": WORKLOADS,
     "tests/e2e/test_e2e_scopes.py": POLICIES,
     "tests/e2e/test_e2e_search.py": VIEWS,
     "tests/e2e/test_e2e_services.py": WORKLOADS,
@@ -39,11 +44,15 @@ TOGETHER: Final = {
     "tests/integration/stock/test_stock_front.py": STOCK,
     "tests/integration/stock/test_stock_path.py": STOCK,
     "tests/integration/cli/test_cli_apply.py": COMMANDS,
+    "tests/integration/cli/test_cli_entering.py": COMMANDS,
+    "tests/integration/cli/test_cli_foresight.py": COMMANDS,
     "tests/integration/cli/test_cli_members.py": COMMANDS,
     "tests/integration/cli/test_cli_pull.py": COMMANDS,
     "tests/integration/cli/test_cli_pull_signed.py": COMMANDS,
     "tests/integration/cli/test_cli_reading.py": COMMANDS,
     "tests/integration/cli/test_cli_register.py": COMMANDS,
+    "tests/unit/test_pure_modules.py": SOURCE,
+    "tests/unit/test_reachability.py": SOURCE,
 }
 LONGEST_FIRST: Final = (
     WORKLOADS,
@@ -89,8 +98,6 @@ def in_order(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[unit_of(item.nodeid)])
 
 
-class Units(LoadScopeScheduling):
-    """Hands out units, in the order of their collection."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
+def part_of(item: pytest.Item) -> int:
+    """0 for what runs first, 1 for what starts whole installations."""
+    return int(any(item.get_closest_marker(mark) for mark in WHOLE_INSTALLATIONS))

@@ -19,6 +19,7 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 
 _SECONDS: Final = 60.0
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Unread(Exception):
@@ -74,6 +75,15 @@ class Reader:
             found += self._read(f"{self._path(one, namespace)}{query}").get("items") or ()
         return found
 
+    def may(self, verb: str, resource: str, namespace: str = "default") -> bool:
+        """Whether its user may do that to `deployments.apps` or `serviceaccounts/token`; raises Unread."""
+        whole, _, group = resource.partition(".")
+        name, _, part = whole.partition("/")
+        asked = {"verb": verb, "group": group, "resource": name, "subresource": part, "namespace": namespace}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        answer = self._read(_REVIEWS, {**review, "spec": {"resourceAttributes": asked}})
+        return bool(answer["status"]["allowed"])
+
     def _path(self, kind: str, namespace: str) -> str:
         found = self._kinds.get(kind)
         if found is None:
@@ -100,7 +110,7 @@ class Reader:
                 for name in filter(None, (item["name"], item.get("singularName"), item["kind"].lower(), *short)):
                     self._kinds.setdefault(name, kind)
 
-    def _read(self, path: str) -> Manifest:
+    def _read(self, path: str, posted: Manifest | None = None) -> Manifest:
         if self._context is None:
             self._load()
         kept: _Connection | None = getattr(self._kept, "connection", None)
@@ -111,19 +121,23 @@ class Reader:
             )
         used = kept.sock is not None
         try:
-            return self._asked(kept, path)
+            return self._asked(kept, path, posted)
         except (OSError, HTTPException) as error:
             kept.close()
             # A connection may have ended meanwhile, with its server or because it was idle.
             if used and not isinstance(error, TimeoutError):
-                return self._read(path)
+                return self._read(path, posted)
             raise Unread(0, f"{path}: {error!r}") from None
 
-    def _asked(self, connection: _Connection, path: str) -> Manifest:
-        connection.request("GET", path, headers=self._headers)
+    def _asked(self, connection: _Connection, path: str, posted: Manifest | None) -> Manifest:
+        if posted is None:
+            connection.request("GET", path, headers=self._headers)
+        else:
+            headers = {**self._headers, "Content-Type": "application/json"}
+            connection.request("POST", path, msgspec.json.encode(posted), headers)
         with connection.getresponse() as answer:
             text = answer.read()
-        if answer.status != 200:
+        if answer.status not in (200, 201):
             raise Unread(answer.status, f"{path}: {answer.status} {text.decode(errors='replace')}")
         found: Manifest = msgspec.json.decode(text)
         return found

@@ -97,6 +97,20 @@ async def test_whoever_reads_all_is_told_what_cannot_be_read(server, tmp_path):
                 [message async for message in log.read(["s.>"])]
 
 
+async def test_who_skips_damage_looks_for_it_once(server, tmp_path):
+    await fill(server)
+    server.stop()
+    for seq in (7, 17):
+        damage(tmp_path / "store", "S", seq)
+    server.start()
+    async with opened(server) as log:
+        log.skips_damaged = True
+        pump = log.pump(["s.>"], start=1)
+        messages = await until_caught_up(pump)
+        assert [message.seq for message in messages] == [seq for seq in range(1, 41) if seq not in (7, 17)]
+        assert (pump.stats.stalls, pump.stats.consumers) == (1, 2), "the second one knows what it passes over"
+
+
 @pytest.mark.parametrize("seq", [33, 40])
 async def test_reader_of_last_messages_learns_of_damaged_ones(server, tmp_path, seq):
     await fill(server)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.syntax_trees import tree_of
+
 Symbol = tuple[str, str]
 """Module and name; an empty name is the statements that run when the module is imported."""
 _STATEMENTS = ""
@@ -44,7 +46,7 @@ class SymbolGraph:
                 parts = path.relative_to(root).with_suffix("").parts
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
                 parent = name if parts[-1] == "__init__" else ".".join(parts[:-1])
-                self.modules[name] = read_module(name, parent, path.read_text(encoding="utf-8"))
+                self.modules[name] = read_module(name, parent, tree_of(path))
 
     def symbols(self) -> set[Symbol]:
         """All symbols that the modules define, without names such as `__all__`, which Python itself reads."""
@@ -70,7 +72,7 @@ class SymbolGraph:
 
     def reached_by(self, source: str) -> set[Symbol]:
         """The symbols that the code of a file outside the packages reaches."""
-        file = read_module(_OUTSIDE, _OUTSIDE, source)
+        file = read_module(_OUTSIDE, _OUTSIDE, ast.parse(source))
         found: set[Symbol] = set()
         for nodes in file.symbols.values():
             for node in nodes:
@@ -108,12 +110,12 @@ class SymbolGraph:
             yield from self._resolved(f"{module_name}.{first}", rest)
 
 
-def read_module(name: str, package: str, source: str) -> Module:
+def read_module(name: str, package: str, tree: ast.Module) -> Module:
     """What a module defines."""
     module = Module(name, package)
     statements = module.symbols.setdefault(_STATEMENTS, [])
     decorated: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = []
-    for node in _statements(ast.parse(source).body):
+    for node in _statements(tree.body):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 module.symbols.setdefault(node.name, []).append(node)

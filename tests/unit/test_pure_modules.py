@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.support.syntax_trees import tree_of
+
 ROOT: Final = Path(__file__).parents[2]
 IMPURE: Final = frozenset(
     {
@@ -76,7 +78,7 @@ def pure_files() -> dict[str, ast.Module]:
         module = module_of(path)
         if module in found:
             continue
-        tree = found[module] = ast.parse(path.read_text(encoding="utf-8"))
+        tree = found[module] = tree_of(path)
         service = ".".join(module.split(".")[:2])
         own = {name for name in imported(tree) if name.startswith(f"{service}.")}
         waiting += [

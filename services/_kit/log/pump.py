@@ -111,6 +111,7 @@ class JetStreamPump:
         self._fruitless = 0  # consumers in a row that fell silent before they brought a message
         self._doubtful = False  # at the end as it was at first, with something pending behind it
         self._skipped: list[int] = []
+        self._began = self._position  # what the consumer was made behind
         self._damage: Unreadable | None = None
         self._wanted = 0  # last message that matches, as the leader knows
 
@@ -214,6 +215,10 @@ class JetStreamPump:
         """How many messages behind a position cannot be read and are left out."""
         return sum(seq > position for seq in self._skipped) if self._skipped else 0
 
+    def _passed_over(self) -> int:
+        """How many messages that cannot be read were passed: the server goes on counting them as pending."""
+        return sum(self._began < seq <= self._received for seq in self._skipped)
+
     async def _judge_end(self) -> None:
         """Distinguish pending messages that were stored a moment ago from damaged ones, which have no position."""
         self._doubtful = False
@@ -227,7 +232,7 @@ class JetStreamPump:
             self._doubtful = not self._restart
             await asyncio.sleep(RETRY)
             return
-        if pending > last - received:
+        if pending - self._passed_over() > last - received:
             await self._examine()
             self._lose()
         elif not self._restart:
@@ -281,7 +286,7 @@ class JetStreamPump:
     async def _create(self) -> None:
         self._buffer.clear()
         self._expected = 1
-        self._received = self._position
+        self._began = self._received = self._position
         self._on_way = 0
         self._quiet = 0
         self._consumer = f"pump-{_ids.next()}"

@@ -16,7 +16,10 @@ MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe"}
 
 def made(source: str) -> list[int]:
     """Lines that make a task, on whatever object or below whatever name."""
-    found = []
+    found: list[int] = []
+    # Parsing takes long; hardly any file has one of these names anywhere.
+    if not any(maker in source for maker in MAKERS):
+        return found
     for node in ast.walk(ast.parse(source)):
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         imported = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
