@@ -38,7 +38,7 @@ from services.autoscaler.replica_sync import TargetMarker, replicas_of_members
 from services.autoscaler.scaling_effects import Outcome, Rescale, Round, Tell, WriteStatus
 from services.autoscaler.schedule_decision import Run, Schedule, TellOfSchedule, WriteHistory, decide_schedule
 from services.autoscaler.settings import AutoscalerSettings
-from services.autoscaler.state import AutoscalerState, fold
+from services.autoscaler.state import FILTERS, AutoscalerState, fold
 
 log = structlog.get_logger("autoscaler")
 
@@ -56,16 +56,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     """Samples and schedules in, replicas out."""
 
     name = "autoscaler"
-    filters = (
-        "template.>",
-        "binding.>",
-        "placement.>",
-        "eviction.>",
-        "descheduling.>",
-        "rollup.>",
-        "cluster.*",
-        "autoscaling.>",
-    )
+    filters = FILTERS
     states = AutoscalerState
     _control: KubeClient
     _recorder: EventRecorder
