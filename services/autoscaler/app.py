@@ -125,6 +125,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         if key not in self._watches[FEDERATED_HPA].objects:
             for kept in (self._rounds, self._outcomes, self._held, self._shown):
                 kept.pop(key, None)
+            for waiting in self._waiting.values():
+                waiting.discard(key)
             return release(key, last)
         outcome = self._outcomes.pop(key, None)
         if outcome is not None and last is not None:
@@ -206,6 +208,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         await self._recorder.drop()
         for kept in (self._rounds, self._outcomes, self._held, self._ended, self._running, self._shown):
             kept.clear()
+        self._waiting.clear()
         self._scaling.clear()
 
     async def stop(self) -> None:
@@ -260,7 +263,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            rounds = await self._reader.read(dict(watch.objects), self.context.clock.now, only)
+            rounds = await self._reader.read(
+                dict(watch.objects), self.context.clock.now, partial(self._take_in, began), only
+            )
         except Exception as error:
             self._trouble = f"{type(error).__name__}: {error}"[:500]
             log.error("round_failed", reason=self._trouble, exc_info=error)
@@ -269,15 +274,26 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         took = loop.time() - began
         self._trouble = ""
         if only is None:
-            self._waiting = {}
-        for given in rounds:
-            if given.refusal is not None and given.target is not None:
-                self._waiting.setdefault(given.target, set()).add(given.key)
-            self._rounds[given.key] = (replace(given, held=self._held.get(given.key, 0.0)), took)
-        self.context.mark([given.key for given in rounds])
-        if only is None:
             self._metrics.round_ended(took, succeeded=True)
         self._metrics.pulled(_kinds(*rounds), took)
+
+    def _take_in(self, began: float, rounds: Sequence[Round]) -> None:
+        """Have what was read decided."""
+        took = asyncio.get_running_loop().time() - began
+        for given in rounds:
+            if given.target is not None:
+                self._wait(given.key, given.target, given.refusal is not None)
+            self._rounds[given.key] = (replace(given, held=self._held.get(given.key, 0.0)), took)
+        self.context.mark([given.key for given in rounds])
+
+    def _wait(self, key: PolicyKey, target: ObjectKey, waits: bool) -> None:
+        """Read an autoscaler again as soon as there is news of its target, or not."""
+        waiting = self._waiting.get(target, set())
+        (waiting.add if waits else waiting.discard)(key)
+        if waiting:
+            self._waiting[target] = waiting
+        else:
+            self._waiting.pop(target, None)
 
     async def _rescale(self, effect: Rescale) -> None:
         target = self.state.objects.get(effect.target)

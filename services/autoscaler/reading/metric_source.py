@@ -78,9 +78,24 @@ class Answer(Struct, frozen=True):
 class MetricSource(Protocol):
     """Who answers for custom and external metrics."""
 
-    async def ask(self, questions: frozenset[Question]) -> dict[Question, Answer]:
-        """All answers; one that does not come in time is a problem of that question only."""
+    async def ask(self, question: Question) -> Answer:
+        """The answer; one that does not come in time is a problem."""
         ...
+
+
+class RoundAnswers:
+    """The answers of one round: however many want to know, each question is asked once."""
+
+    def __init__(self, source: MetricSource, group: asyncio.TaskGroup) -> None:
+        self._source = source
+        self._group = group
+        self._asked: dict[Question, asyncio.Task[Answer]] = {}
+
+    async def of(self, question: Question) -> Answer:
+        """The answer to a question."""
+        if question not in self._asked:
+            self._asked[question] = self._group.create_task(self._source.ask(question))
+        return await self._asked[question]
 
 
 class _Named(Struct):
@@ -109,13 +124,8 @@ class ControlPlaneMetrics:
         self._timeout = timeout
         self._room = asyncio.Semaphore(at_once)
 
-    async def ask(self, questions: frozenset[Question]) -> dict[Question, Answer]:
+    async def ask(self, question: Question) -> Answer:
         """See MetricSource."""
-        ordered = sorted(questions, key=repr)
-        answers = await asyncio.gather(*(self._ask(question) for question in ordered))
-        return dict(zip(ordered, answers, strict=True))
-
-    async def _ask(self, question: Question) -> Answer:
         async with self._room:
             try:
                 path, params = question.path, question.params
