@@ -224,7 +224,9 @@ class Scaling:
     async def run(self) -> None:
         """Fill, measure rounds, then samples to pods: one at a time and all at once."""
         control = await KubeClient.from_kubeconfig(self._fleet.layout.kubeconfig(CONTROL))
-        clients = {name: await KubeClient.from_kubeconfig(self._crowd.kubeconfig(name)) for name in self._ground.members}
+        clients = {
+            name: await KubeClient.from_kubeconfig(self._crowd.kubeconfig(name)) for name in self._ground.members
+        }
         connection = await Connection.open(self._fleet.installation.log_access, name="bench")
         pods = NewPods(self._ground, clients)
         try:
@@ -291,9 +293,7 @@ class Scaling:
             return
         start = await facts.end()
         meter = Meter(self._fleet.layout)
-        load = {"namespace": SPACE, "cpu": "95%"}
-        work = [(member, {**load, "name": name}) for name in wanted for member in self._ground.homes[name]]
-        await asyncio.to_thread(lambda: [self._crowd.set_load(member, body) for member, body in work])
+        await asyncio.to_thread(self._load, wanted)
         await pods.until(wanted, self._ground.spread)
         parts = meter.parts(meter.used())
         steps = await facts.steps(start)
@@ -310,8 +310,19 @@ class Scaling:
         about = {"how": how, "scaled": len(wanted), **self._about}
         for name, found in times.items():
             p99 = round(percentile(found, 0.99) * 1000, 1)
-            emit(f"autoscaling_sample_to_{name.replace(' ', '_')}_ms", 1000 * statistics.median(found), "ms", p99=p99, **about)
+            emit(
+                f"autoscaling_sample_to_{name.replace(' ', '_')}_ms",
+                1000 * statistics.median(found),
+                "ms",
+                p99=p99,
+                **about,
+            )
         emit("autoscaling_scale_up_cpu_ms", sum(parts.values()) * 1000 / len(wanted), "ms", how=how)
+
+    def _load(self, wanted: Sequence[str]) -> None:
+        for name in wanted:
+            for member in self._ground.homes[name]:
+                self._crowd.set_load(member, {"namespace": SPACE, "name": name, "cpu": "95%"})
 
     def _memory(self) -> None:
         found = {name: round(pss_mib(pid), 1) for name, pid in running(self._fleet.layout).items()}
@@ -332,7 +343,7 @@ class Scaling:
 
     async def _until(self, holds: Any) -> None:
         async with asyncio.timeout(_PATIENCE):
-            while not await asyncio.to_thread(holds):
+            while not await asyncio.to_thread(holds):  # noqa: ASYNC110  # metrics of a service have no event
                 await asyncio.sleep(_LOOK)
 
 

@@ -125,9 +125,7 @@ class Rounds:
                     await asyncio.sleep(0)
         return rounds
 
-    async def _prepare(
-        self, job: Job, samples: Samples, answers: RoundAnswers, ready: asyncio.Queue[Job]
-    ) -> None:
+    async def _prepare(self, job: Job, samples: Samples, answers: RoundAnswers, ready: asyncio.Queue[Job]) -> None:
         """Read what one of them needs; members are asked meanwhile."""
         await self._locate(job)
         if job.refusal is None:

@@ -103,7 +103,7 @@ def simulate(
     output: TableOutput = "",
     at: Annotated[str, typer.Option("--at", help="The fleet at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
-    """Show what would be placed otherwise if clusters, replicas, metrics or a policy were others; nothing is written."""
+    """Show what would be placed otherwise if clusters, metrics, replicas or a policy were others; writes nothing."""
     from services.cli.queries import simulate as simulation
 
     return simulation.simulate(log, suppositions, words or (), namespace, output, at)

@@ -1,4 +1,4 @@
-"""The command `fleetlog simulate`: what would be placed otherwise if clusters, replicas, metrics or a policy were others.
+"""The command `fleetlog simulate`: what would be placed otherwise if clusters, metrics, replicas or a policy changed.
 
 The states of scheduler and autoscaler are folded from the log, changed in memory, and decided with their own code;
 nothing is written.

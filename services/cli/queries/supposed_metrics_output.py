@@ -17,7 +17,7 @@ from services.cli.queries.supposed_metrics import Recommendation
 
 
 class ScaledShares(Struct, frozen=True):
-    """A recommendation, the replicas of each cluster now and then, and why the new ones find no place (empty: they do)."""
+    """A recommendation, replicas by cluster now and then; `problem` says why the new ones find no place."""
 
     found: Recommendation
     clusters: Mapping[str, tuple[int, int]]

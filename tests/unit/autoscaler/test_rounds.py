@@ -22,7 +22,6 @@ from services.autoscaler.scaling_effects import Round
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, fold
 from tests.support import facts
-from tests.support.facts import raw
 
 NOW = 1_793_232_000.0
 SETTINGS = AutoscalerSettings(control_kubeconfig="unused")
@@ -131,6 +130,7 @@ async def test_member_that_is_slow_holds_up_only_what_runs_there() -> None:
     ground = Ground(web="m1", api="m2")
     await ground.read()
     ground.members["m2"].may_answer.clear()
+    ground.found.clear()
     reading = asyncio.create_task(ground.read())
     async with asyncio.timeout(30):
         while not ground.found:  # noqa: ASYNC110 - what it waits for is in its own loop

@@ -198,7 +198,7 @@ def test_nothing_is_asked_for_where_the_autoscaler_would_not_look() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("web:memory=1Gi", "memory is not a metric of FederatedHPA default/web; it has: cpu, http_requests, queue"),
+        ("web:memory=1Gi", "memory is not a metric of FederatedHPA/default/web; it has: cpu, http_requests, queue"),
         ("web:app/cpu=50%", "app/cpu is not a metric of"),
         ("web:http_requests=50%", "its target is no utilization; write a quantity"),
         ("web:queue=50%", "its target is no utilization"),
@@ -244,7 +244,7 @@ async def test_new_replicas_are_divided_by_the_scheduler() -> None:
     assert (scaler["desiredReplicas"], scaler["metrics"][0]["value"]) == (8, "90%")
     assert made["clusters"] == {"m1": {"before": 2, "after": 4}, "m2": {"before": 2, "after": 4}}
     assert words.startswith(
-        "FederatedHPA default/web: 4 -> 8 replicas of deployments.apps/default/nginx "
+        "FederatedHPA/default/web: 4 -> 8 replicas of deployments.apps/default/nginx "
         "(metrics ask for 8; at least 2, at most 10); cpu resource utilization"
     )
     assert "Resource cpu: 90% (supposed); target 50% of requests" in words
@@ -258,7 +258,7 @@ async def test_metric_and_lost_cluster_are_supposed_together() -> None:
 async def test_replicas_that_stay_are_shown_where_they_are() -> None:
     made, words = await divided("web:cpu=50%")
     assert (made["moved"], made["autoscalers"][0]["clusters"]["m1"]) == ([], {"before": 2, "after": 2})
-    assert "FederatedHPA default/web: 4 replicas of" in words
+    assert "FederatedHPA/default/web: 4 replicas of" in words
     assert words.endswith("Everything stays where it is.\n")
 
 
