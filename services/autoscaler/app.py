@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -44,6 +45,8 @@ log = structlog.get_logger("autoscaler")
 
 _GATHER_SECONDS: Final = 0.05
 """For how long changes of FederatedHPAs are gathered before a round of those is read."""
+_SCALES_FIRST_SECONDS: Final = 2.0
+"""For how long a status waits while scales are being written."""
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 _GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
 
@@ -325,6 +328,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._statuses.submit(effect.key, partial(self._write_status, effect))
 
     async def _write_status(self, effect: WriteStatus | WriteHistory) -> None:
+        with suppress(TimeoutError):
+            # Pods wait for scales, and only people for a status.
+            async with asyncio.timeout(_SCALES_FIRST_SECONDS):
+                await self._acts.drained()
         try:
             await self._writes.status(effect.key, effect.uid, effect.status)
         except ApiError as error:
@@ -347,7 +354,7 @@ async def _taken(write: Callable[[], Awaitable[bool]], key: ObjectKey) -> None:
 
 
 def _queues() -> tuple[Background[object], Background[PolicyKey]]:
-    """Scales are written before statuses: each has a queue of its own."""
+    """Scales and statuses have queues of their own: a status waits for scales."""
     return Background(concurrency=16), Background(concurrency=8, retry=(Retry, Unreachable), longest_pause=5.0)
 
 

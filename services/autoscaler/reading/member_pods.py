@@ -136,8 +136,7 @@ class MemberPods:
             raise Unreachable(f"cluster {self._cluster}: {self.trouble or 'it is being opened'}")
         path = resource_path(_GROUP, _VERSION, "pods", namespace)
         answer = await client.request("GET", path, timeout=timeout)
-        listed = readable(_samples, answer, "a list of pod metrics").items or ()
-        return {(item.metadata.namespace, item.metadata.name): _use(item) for item in listed}
+        return parsed(answer)
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -190,6 +189,12 @@ class MemberPods:
             self.index.drop(found)
         else:
             self.index.put(found)
+
+
+def parsed(answer: bytes) -> dict[tuple[str, str], PodUse]:
+    """What pods use, by namespace and name, of a list of metrics; raises BadAnswer for what is none."""
+    listed = readable(_samples, answer, "a list of pod metrics").items or ()
+    return {(item.metadata.namespace, item.metadata.name): _use(item) for item in listed}
 
 
 def _use(item: _PodMetrics) -> PodUse:

@@ -13,12 +13,13 @@ from msgspec import Raw
 from schemas.codec import subject_of
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube.client import JSON_PATCH, ApiError, Unreachable
+from services.autoscaler.app import Autoscaler
 from services.autoscaler.reading.member_pods import PodUse
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import PodIndex, Shapes
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scale, Scales
-from services.autoscaler.scaling_effects import Round
+from services.autoscaler.scaling_effects import Round, WriteStatus
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, fold
 from tests.support import facts
@@ -277,3 +278,34 @@ async def test_control_plane_that_takes_no_such_patch_is_written_as_a_whole(stat
 async def test_missing_target_is_an_error() -> None:
     with pytest.raises(ApiError):
         await scales(Control(2, refuses=404)).write(WEB, "apps/v1", 4, 2)
+
+
+class Writes:
+    """Writes that are noted; a change of replicas ends once it may."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def scale(self) -> None:
+        await self.may_end.wait()
+        self.done.append("scale")
+
+    async def status(self, key: PolicyKey, uid: str, status: Mapping[str, Any]) -> None:
+        del key, uid, status
+        self.done.append("status")
+
+
+async def test_status_is_written_after_scales() -> None:
+    autoscaler, writes = Autoscaler(SETTINGS), Writes()
+    autoscaler._writes = writes  # type: ignore[assignment]
+    key = PolicyKey("FederatedHPA", "default", "web")
+    autoscaler._acts.submit(key, writes.scale)
+    writing = asyncio.create_task(autoscaler._write_status(WriteStatus(key, "h1", {"currentReplicas": 1})))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert writes.done == []
+    writes.may_end.set()
+    async with asyncio.timeout(30):
+        await writing
+    assert writes.done == ["scale", "status"]
