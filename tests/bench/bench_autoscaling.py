@@ -28,7 +28,7 @@ from schemas.codec import decode
 from schemas.events.autoscaling import ReplicasRecommended
 from schemas.manifest import Manifest
 from schemas.topology import FACTS
-from services._kit.kube.client import KubeClient, resource_path
+from services._kit.kube.client import KubeClient, Unreachable, WatchEvent, resource_path
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
 from services.cli.common.layout import CONTROL
@@ -47,6 +47,8 @@ PROCESS: Final = "background"
 """The process that runs the autoscaler, among others."""
 _PATIENCE: Final = 1800.0
 _LOOK: Final = 0.25
+_HANDSHAKES: Final = 8
+"""Connections that are opened at the same time: one process answers for all members."""
 _STEPS: Final = ("autoscaling", "template", "placement", "work")
 
 
@@ -116,8 +118,8 @@ class Ground:
         }
 
 
-class _Meta(Struct):
-    name: str = ""
+class _Meta(Struct, rename="camel"):
+    resource_version: str = ""
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -139,11 +141,14 @@ class NewPods:
 
     async def start(self) -> None:
         """Watch all members from the present on."""
-        versions = await asyncio.gather(*(client.get(f"{PODS}?limit=1") for client in self._clients.values()))
-        self._tasks = [
-            asyncio.create_task(self._watch(client, str(listed["metadata"]["resourceVersion"])))
-            for client, listed in zip(self._clients.values(), versions, strict=True)
-        ]
+        room = asyncio.Semaphore(_HANDSHAKES)
+
+        async def begin(client: KubeClient) -> None:
+            async with room:
+                listed = await client.get(f"{PODS}?limit=1")
+                self._tasks.append(asyncio.create_task(self._watch(client, str(listed["metadata"]["resourceVersion"]))))
+
+        await asyncio.gather(*map(begin, self._clients.values()))
 
     async def stop(self) -> None:
         """End the watches."""
@@ -164,17 +169,26 @@ class NewPods:
 
     async def _watch(self, client: KubeClient, version: str) -> None:
         while True:
-            async for events in client.watch(PODS, version):
-                now = time.time()
-                for event in events:
-                    if event.type == "ERROR":
-                        raise RuntimeError(f"a watch of pods ended: {bytes(event.object)[:300]!r}")
-                    if event.type == "ADDED":
-                        name = _pod.decode(event.object).metadata.labels.get("app", "")
-                        if name in self.came:
-                            self.came[name].append(now)
-                    version = msgspec.json.decode(event.object)["metadata"]["resourceVersion"]
-                self.changed.set()
+            try:
+                async for events in client.watch(PODS, version):
+                    version = self._take(events) or version
+            except Unreachable as error:
+                # It goes on after what was seen: what came meanwhile counts as later than it was.
+                print(f"a watch of pods begins again: {error}", file=sys.stderr)
+
+    def _take(self, events: Iterable[WatchEvent]) -> str:
+        """Take in changes; the version of the last one."""
+        now, version = time.time(), ""
+        for event in events:
+            if event.type == "ERROR":
+                raise RuntimeError(f"a watch of pods ended: {bytes(event.object)[:300]!r}")
+            metadata = _pod.decode(event.object).metadata
+            version = metadata.resource_version
+            name = metadata.labels.get("app", "")
+            if event.type == "ADDED" and name in self.came:
+                self.came[name].append(now)
+        self.changed.set()
+        return version
 
 
 class Facts:

@@ -182,7 +182,7 @@ async def test_pods_of_two_autoscalers_are_scaled_by_neither() -> None:
     assert [given.refusal for given in ground.found if given.key.name == "web"] == [None]
 
 
-async def test_autoscaler_that_selects_pods_of_another_is_refused_at_once() -> None:
+async def test_autoscaler_of_pods_of_another_is_refused_at_once() -> None:
     ground = Ground({"api": "app in (web,api)"}, web="m1", api="m1")
     late = ground.watched.pop(PolicyKey("FederatedHPA", "default", "api"))
     await ground.read()
@@ -244,7 +244,7 @@ def scales(control: Control) -> Scales:
     return Scales(control)  # type: ignore[arg-type]  # only these requests are used
 
 
-async def test_replicas_are_changed_by_one_request_and_known_afterwards() -> None:
+async def test_replicas_are_changed_by_one_request_and_known_then() -> None:
     control = Control(2)
     known = scales(control)
     await known.read(WEB, "apps/v1", "u1", 7)
@@ -266,7 +266,7 @@ async def test_replicas_that_others_changed_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 405, 415])
-async def test_control_plane_that_takes_no_such_patch_is_written_as_a_whole(status: int) -> None:
+async def test_scale_that_takes_no_such_patch_is_written_whole(status: int) -> None:
     control = Control(2, refuses=status)
     known = scales(control)
     await known.read(WEB, "apps/v1", "u1", 7)

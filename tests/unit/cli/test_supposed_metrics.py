@@ -129,7 +129,7 @@ def reasons(found: Recommendation) -> dict[str, str]:
         ((QUEUE,), "web:queue=55", 6, 6, "DesiredWithinRange"),
     ],
 )
-def test_metric_as_supposed_is_decided_by_the_rules_of_the_autoscaler(
+def test_supposed_metric_is_decided_by_the_autoscalers_rules(
     metrics: tuple[dict[str, Any], ...], text: str, asked: int, desired: int, limited: str
 ) -> None:
     request = MetricReading(pods=PodReading(ready=4, sampled=4, matched=4, usage=160, requested=400))
@@ -183,7 +183,7 @@ def test_requests_are_those_of_the_binding_where_none_was_read() -> None:
     assert supposed(unread, "web:cpu=75%").replicas == 6
 
 
-def test_nothing_is_asked_for_where_the_autoscaler_would_not_look() -> None:
+def test_nothing_is_asked_for_where_nothing_would_be_read() -> None:
     other = fhpa(key=PolicyKey("FederatedHPA", "default", "other"))
     found = supposed(fhpa(), "web:cpu=90%", others=(other,))
     assert (found.replicas, reasons(found)["ScalingActive"]) == (None, "AmbiguousSelector")
