@@ -187,6 +187,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     async def on_leading(self) -> None:
         """Watch what scales, and begin with rounds."""
         self._leading = True
+        self._reader.forget()
         for kind in PLURALS:
             self._watches[kind] = ObjectWatch(self._control, _GROUP_VERSION, PLURALS[kind], kind, self._seen)
         if self._settings.hpa_scale_target_marker:

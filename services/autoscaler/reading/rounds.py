@@ -74,6 +74,10 @@ class Rounds:
         self.troubles: dict[str, str] = {}
         """Why the samples of members could not be read in the last round."""
 
+    def forget(self) -> None:
+        """Begin as after a start: whose pods are whose may have changed meanwhile."""
+        self._owners = PodOwners()
+
     async def read(
         self,
         watched: Mapping[PolicyKey, Watched],
