@@ -28,7 +28,8 @@ class PodOwners:
         """A round begins, of all that are `present` or of some; `named` name a target that another one names."""
         self._present = present
         if everything:
-            self._before, self._rivals, self._owners = self._rivals, {}, {}
+            # A round that broke off has found some conflicts only.
+            self._before, self._rivals, self._owners = {**self._before, **self._rivals}, {}, {}
         self._rivals.update(named)
 
     def take(self, place: Place, key: PolicyKey) -> None:

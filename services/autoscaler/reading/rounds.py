@@ -240,7 +240,7 @@ class Rounds:
                 for cluster in job.present:
                     wanted.setdefault(cluster, set()).add(job.key.namespace)
         room = asyncio.Semaphore(self._settings.metrics_at_once)
-        self.troubles = {}
+        late, self.troubles = self.troubles, {}
 
         async def ask(cluster: str, member: MemberPods, namespaces: set[str]) -> Uses | None:
             async with room:
@@ -255,7 +255,8 @@ class Rounds:
 
         return {
             cluster: group.create_task(ask(cluster, self._members[cluster], namespaces))
-            for cluster, namespaces in wanted.items()
+            # Members that did not answer last time are asked after all others, whose turn they would take.
+            for cluster, namespaces in sorted(wanted.items(), key=lambda item: item[0] in late)
             if cluster in self._members
         }
 

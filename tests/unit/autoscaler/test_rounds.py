@@ -17,6 +17,7 @@ from services.autoscaler.app import Autoscaler
 from services.autoscaler.reading.member_pods import PodUse
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import PodIndex, Shapes
+from services.autoscaler.reading.pod_owners import PodOwners
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scale, Scales
 from services.autoscaler.scaling_effects import Round, WriteStatus
@@ -82,7 +83,13 @@ class KnownScales:
 class Ground:
     """FederatedHPAs of Deployments, each with one replica in one cluster: `placed` is cluster by name."""
 
-    def __init__(self, selectors: Mapping[str, str] | None = None, /, **placed: str) -> None:
+    def __init__(
+        self,
+        selectors: Mapping[str, str] | None = None,
+        settings: AutoscalerSettings = SETTINGS,
+        /,
+        **placed: str,
+    ) -> None:
         self.state = AutoscalerState()
         self.members = {cluster: Member() for cluster in placed.values()}
         events: list[Any] = [facts.member(cluster) for cluster in self.members]
@@ -100,7 +107,7 @@ class Ground:
         scales: Any = KnownScales(selectors or {})
         members: Any = self.members
         source: Any = None
-        self.rounds = Rounds(SETTINGS, self.state, scales, source, members, self.followed.append)
+        self.rounds = Rounds(settings, self.state, scales, source, members, self.followed.append)
         self.found: list[Round] = []
 
     async def read(self, *only: str) -> list[Round]:
@@ -163,6 +170,35 @@ async def test_member_without_an_answer_is_a_problem_of_the_metric() -> None:
     assert usage(found["web"]) == 80
     assert "no answer within 5 s" in found["api"].readings[0].problem
     assert ground.rounds.troubles == {"m2": "no answer within 5 s"}
+
+
+async def test_members_that_did_not_answer_are_asked_last() -> None:
+    one = AutoscalerSettings(control_kubeconfig="unused", metrics_at_once=1)
+    ground = Ground({}, one, web="m1", api="m2")
+    ground.members["m1"].refuses = True
+    await ground.read()
+    ground.members["m1"].may_answer.clear()
+    ground.found.clear()
+    reading = asyncio.create_task(ground.read())
+    async with asyncio.timeout(30):
+        while not ground.found:  # noqa: ASYNC110 - what it waits for is in its own loop
+            await asyncio.sleep(0)
+    assert ground.names() == ["api"]
+    ground.members["m1"].may_answer.set()
+    async with asyncio.timeout(30):
+        await reading
+
+
+async def test_conflict_outlives_a_round_that_broke_off() -> None:
+    owners, (first, second) = PodOwners(), [PolicyKey("FederatedHPA", "default", name) for name in ("web", "api")]
+    owners.begin({}, [first, second], everything=True)
+    for key in (first, second):
+        owners.take(("m1", "default", "web-0"), key)
+    assert not owners.known
+    owners.begin({}, [first, second], everything=True)
+    assert owners.rival(first) == "api"
+    owners.end(everything=True)
+    assert (owners.known, owners.rival(first)) == (True, None)
 
 
 async def test_pods_of_two_autoscalers_are_scaled_by_neither() -> None:
