@@ -201,6 +201,12 @@ class Facts:
         """The last position."""
         return (await self._log.identity()).last_seq
 
+    async def quiet(self, seconds: float = 3.0) -> None:
+        """Return once nothing was appended for a while."""
+        last = None
+        while last != (last := await self.end()):  # noqa: ASYNC110  # silence has no event
+            await asyncio.sleep(seconds)
+
     async def steps(self, after: int) -> dict[str, dict[str, float]]:
         """When each Deployment's scaling was decided, and when the facts that follow from it were stored first.
 
@@ -244,10 +250,10 @@ class Scaling:
         connection = await Connection.open(self._fleet.installation.log_access, name="bench")
         pods = NewPods(self._ground, clients)
         try:
-            await self._fill(control)
+            facts = Facts(connection)
+            await self._fill(control, facts)
             await pods.start()
             await self._rounds()
-            facts = Facts(connection)
             singles = [*self._ground.homes][: self._asked.single]
             await self._scale("one at a time", singles, pods, facts)
             await self._scale("all at once", [name for name in self._ground.homes if name not in singles], pods, facts)
@@ -258,7 +264,7 @@ class Scaling:
             for client in (control, *clients.values()):
                 await client.close()
 
-    async def _fill(self, control: KubeClient) -> None:
+    async def _fill(self, control: KubeClient, facts: Facts) -> None:
         """Make everything, and wait until every autoscaler has decided."""
         ground = self._ground
         await control.create(resource_path("", "v1", "namespaces"), _namespace())
@@ -273,6 +279,7 @@ class Scaling:
         await ready.stop()
         pid = self._fleet.pid(PROCESS)
         emit("autoscaling_pss_mib_before", pss_mib(pid), "MiB", process=PROCESS)
+        await facts.quiet()
         cpu, began = cpu_seconds(pid), time.perf_counter()
         await asyncio.sleep(self._asked.idle)
         self._idle = (cpu_seconds(pid) - cpu) / (time.perf_counter() - began)
@@ -281,6 +288,7 @@ class Scaling:
         await self._until(lambda: self._metric("fleetlog_autoscaler_autoscalers") >= len(ground.homes))
         emit("autoscaling_first_decisions_seconds", time.perf_counter() - began, "s", **self._about)
         await self._more_rounds(2)
+        await facts.quiet()
 
     async def _rounds(self) -> None:
         """Rounds in which nothing has to be changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ log = structlog.get_logger("autoscaler")
 Opener = Callable[[], Awaitable[KubeClient]]
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
+_TIMES: Final = 256
 _GROUP: Final = "metrics.k8s.io"
 _VERSION: Final = "v1beta1"
 
@@ -209,4 +211,16 @@ def _use(item: _PodMetrics) -> PodUse:
             if value >= 0:
                 amounts[resource] = value
         containers.append((each.name, amounts))
-    return PodUse(seconds(item.timestamp) or 0.0, durations.seconds(item.window) or 0.0, tuple(containers))
+    return PodUse(_at(item.timestamp), _lasting(item.window), tuple(containers))
+
+
+@lru_cache(maxsize=_TIMES)
+def _at(text: str | None) -> float:
+    """A moment; those of one list are few."""
+    return seconds(text) or 0.0
+
+
+@lru_cache(maxsize=_TIMES)
+def _lasting(text: str) -> float:
+    """A duration; those of one list are few."""
+    return durations.seconds(text) or 0.0
