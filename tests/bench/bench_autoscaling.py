@@ -242,7 +242,7 @@ class Scaling:
         }
 
     async def run(self) -> None:
-        """Fill, measure rounds, then samples to pods: one at a time and all at once."""
+        """Fill, measure rounds, then samples to pods: a few while all others are quiet, and all others at once."""
         control = await KubeClient.from_kubeconfig(self._fleet.layout.kubeconfig(CONTROL))
         clients = {
             name: await KubeClient.from_kubeconfig(self._crowd.kubeconfig(name)) for name in self._ground.members
@@ -255,7 +255,7 @@ class Scaling:
             await pods.start()
             await self._rounds()
             singles = [*self._ground.homes][: self._asked.single]
-            await self._scale("one at a time", singles, pods, facts)
+            await self._scale("few of them", singles, pods, facts)
             await self._scale("all at once", [name for name in self._ground.homes if name not in singles], pods, facts)
             self._memory()
         finally:
