@@ -79,6 +79,11 @@ bench-services *ARGS: _setup
 bench-metrics *ARGS: _setup
     {{ run }} python -m tests.bench.bench_metrics "$@"
 
+# Measure 1,000 FederatedHPAs over 100 members: rounds, and samples to pods in members; one JSON line per figure.
+[group('test')]
+bench-autoscaling *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_autoscaling "$@"
+
 # Measure the index of search at a tenth (--pods 2000000 --clusters 1000 is the full size); one JSON line per figure.
 [group('test')]
 bench-search *ARGS: _setup

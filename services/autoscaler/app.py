@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -44,13 +45,15 @@ from services.autoscaler.schedule_decision import (
     decide_schedule,
 )
 from services.autoscaler.settings import AutoscalerSettings
-from services.autoscaler.state import AutoscalerState, fold
+from services.autoscaler.state import FILTERS, AutoscalerState, fold
 from services.autoscaler.target_marker import TargetMarker
 
 log = structlog.get_logger("autoscaler")
 
 _GATHER_SECONDS: Final = 0.05
 """For how long changes of FederatedHPAs are gathered before a round of those is read."""
+_SCALES_FIRST_SECONDS: Final = 2.0
+"""For how long a status waits while scales are being written."""
 _PASSING: Final = frozenset({429, 500, 502, 503, 504})
 _GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
 
@@ -63,16 +66,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     """Samples and schedules in, replicas out."""
 
     name = "autoscaler"
-    filters = (
-        "template.>",
-        "binding.>",
-        "placement.>",
-        "eviction.>",
-        "descheduling.>",
-        "rollup.>",
-        "cluster.*",
-        "autoscaling.>",
-    )
+    filters = FILTERS
     states = AutoscalerState
     _control: KubeClient
     _recorder: EventRecorder
@@ -144,6 +138,8 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         if key not in self._watches[FEDERATED_HPA].objects:
             for kept in (self._rounds, self._outcomes, self._settled, self._held, self._shown):
                 kept.pop(key, None)
+            for waiting in self._waiting.values():
+                waiting.discard(key)
             return release(key, last)
         if key in self._scaling:
             return NOTHING
@@ -210,6 +206,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
     async def on_leading(self) -> None:
         """Watch what scales, and begin with rounds."""
         self._leading = True
+        self._reader.forget()
         for kind in PLURALS:
             self._watches[kind] = ObjectWatch(self._control, _GROUP_VERSION, PLURALS[kind], kind, self._seen)
         if self._settings.hpa_scale_target_marker:
@@ -239,6 +236,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         await self._recorder.drop()
         for kept in (self._rounds, self._outcomes, self._settled, self._held, self._ended, self._running, self._shown):
             kept.clear()
+        self._waiting.clear()
         self._scaling.clear()
 
     async def stop(self) -> None:
@@ -295,9 +293,12 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             await self._round(watch, None if whole else frozenset(changed))
 
     async def _round(self, watch: ObjectWatch, only: frozenset[PolicyKey] | None) -> None:
+        began = asyncio.get_running_loop().time()
         self._timer.begin()
         try:
-            rounds = await self._reader.read(dict(watch.objects), self.context.clock.now, only)
+            rounds = await self._reader.read(
+                dict(watch.objects), self.context.clock.now, partial(self._take_in, began), only
+            )
         except Exception as error:
             self._trouble = f"{type(error).__name__}: {error}"[:500]
             log.error("round_failed", reason=self._trouble, exc_info=error)
@@ -306,17 +307,28 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         took = self._timer.end(whole=only is None)
         self._trouble = ""
         if only is None:
-            self._waiting = {}
+            self._metrics.round_ended(took, succeeded=True)
+        self._metrics.pulled(_kinds(*rounds), took)
+
+    def _take_in(self, began: float, rounds: Sequence[Round]) -> None:
+        """Have what was read decided."""
+        took = asyncio.get_running_loop().time() - began
         for given in rounds:
-            if given.refusal is not None and given.target is not None:
-                self._waiting.setdefault(given.target, set()).add(given.key)
+            if given.target is not None:
+                self._wait(given.key, given.target, given.refusal is not None)
             if given.key in self._scaling or self._settled.get(given.key, 0.0) >= began:
                 continue
             self._rounds[given.key] = (replace(given, held=self._held.get(given.key, 0.0)), took)
         self.context.mark([given.key for given in rounds])
-        if only is None:
-            self._metrics.round_ended(took, succeeded=True)
-        self._metrics.pulled(_kinds(*rounds), took)
+
+    def _wait(self, key: PolicyKey, target: ObjectKey, waits: bool) -> None:
+        """Read an autoscaler again as soon as there is news of its target, or not."""
+        waiting = self._waiting.get(target, set())
+        (waiting.add if waits else waiting.discard)(key)
+        if waiting:
+            self._waiting[target] = waiting
+        else:
+            self._waiting.pop(target, None)
 
     async def _rescale(self, effect: Rescale | Verify) -> None:
         target = self.state.objects.get(effect.target)
@@ -361,6 +373,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._statuses.submit(effect.key, partial(self._write_status, effect))
 
     async def _write_status(self, effect: WriteStatus | WriteHistory) -> None:
+        with suppress(TimeoutError):
+            # Pods wait for scales, and only people for a status.
+            async with asyncio.timeout(_SCALES_FIRST_SECONDS):
+                await self._acts.drained()
         try:
             await self._writes.status(effect.key, effect.uid, effect.status)
         except ApiError as error:
@@ -388,7 +404,7 @@ async def _taken(write: Callable[[], Awaitable[bool]], key: ObjectKey) -> None:
 
 
 def _queues() -> tuple[Background[object], Background[PolicyKey]]:
-    """Scales are written before statuses: each has a queue of its own."""
+    """Scales and statuses have queues of their own: a status waits for scales."""
     return Background(concurrency=16), Background(concurrency=8, retry=(Retry, Unreachable), longest_pause=5.0)
 
 

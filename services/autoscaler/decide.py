@@ -67,7 +67,24 @@ class _Found(Struct):
 
 def decide(last: ReplicasRecommended | None, given: Round, now: float) -> ScalingDecision:
     """What becomes of a FederatedHPA by one round."""
-    before = last if last is not None and last.uid == given.uid else None
+    event, found = _recommended(last, given, now)
+    rescales = event.write == ASKED
+    effects: list[object] = [Tell(_note(event, *note)) for note in found.notes]
+    if rescales and given.target is not None:
+        effects.append(Rescale(given.key, given.target, given.current, found.desired, found.reason))
+    effects.append(WriteStatus(given.key, given.uid, hpa_status(event, found.statuses)))
+    action = "none" if not rescales else "scale_up" if found.desired > given.current else "scale_down"
+    events = (event,) if rescales or _differs(_same(last, given), event, now) else ()
+    return ScalingDecision(events=events, effects=effects, action=action, error=found.error)
+
+
+def recommend(last: ReplicasRecommended | None, given: Round, now: float) -> ReplicasRecommended:
+    """The fact that a round makes true, also where it says no more than the last one."""
+    return _recommended(last, given, now)[0]
+
+
+def _recommended(last: ReplicasRecommended | None, given: Round, now: float) -> tuple[ReplicasRecommended, _Found]:
+    before = _same(last, given)
     if given.target is None and before is not None:
         # What is not known now stays as it was.
         given = replace(given, current=before.desired if before.write == DONE else before.current)
@@ -99,13 +116,12 @@ def decide(last: ReplicasRecommended | None, given: Round, now: float) -> Scalin
         tolerance=given.tolerance,
         scaled_at=before.scaled_at if before else 0.0,
     )
-    effects: list[object] = [Tell(_note(event, *note)) for note in found.notes]
-    if rescales and given.target is not None:
-        effects.append(Rescale(given.key, given.target, given.current, found.desired, found.reason))
-    effects.append(WriteStatus(given.key, given.uid, hpa_status(event, found.statuses)))
-    action = "none" if not rescales else "scale_up" if found.desired > given.current else "scale_down"
-    events = (event,) if rescales or _differs(before, event, now) else ()
-    return ScalingDecision(events=events, effects=effects, action=action, error=found.error)
+    return event, found
+
+
+def _same(last: ReplicasRecommended | None, given: Round) -> ReplicasRecommended | None:
+    """The last fact, unless it is about another FederatedHPA that had the name."""
+    return last if last is not None and last.uid == given.uid else None
 
 
 def unsettled(last: ReplicasRecommended) -> bool:

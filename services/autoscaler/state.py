@@ -26,6 +26,17 @@ from services._rules.constants import LABEL_TRUE, RETAIN_REPLICAS_LABEL
 from services._rules.delivery.member_address import Access, access_of
 from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 
+FILTERS: Final = (
+    "template.>",
+    "binding.>",
+    "placement.>",
+    "eviction.>",
+    "descheduling.>",
+    "rollup.>",
+    "cluster.*",
+    "autoscaling.>",
+)
+"""What is folded."""
 NOT_READY: Final = "the cluster is not ready"
 NOT_REPORTED: Final = "it has not reported the object yet"
 

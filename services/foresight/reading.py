@@ -15,7 +15,7 @@ from services._kit.base.log_errors import LogError
 from services._kit.concurrency.tasks import set_within
 from services._kit.content.blobs import Blobs
 from services._kit.interpretation.async_interpretation import AsyncInterpretation, InterpretationRequest
-from services._kit.log.fact_history import HISTORY, origin, present, stored_at
+from services._kit.log.fact_history import past, present, stored_at
 from services._kit.log.stream_port import Log, Message
 from services._rules.policies.skip_rules import compile_skip_rules
 from services.foresight.planning import Needs, Planner
@@ -68,20 +68,8 @@ async def read_world(
     if at is None:
         messages = [(message.seq, message) for message in await present(logs[FACTS.name], FILTERS)]
     else:
-        messages = await _past(logs, at)
+        messages = await past(logs, FILTERS, at)
     return await asyncio.to_thread(_folded, messages, asked, circumstances)
-
-
-async def _past(logs: Mapping[str, Log], at: float) -> list[tuple[int, Message]]:
-    """The last message of every subject at a time, by its position in FACTS."""
-    last: dict[str, tuple[int, Message]] = {}
-    for name in (HISTORY, FACTS.name):
-        async for message in logs[name].read(FILTERS):
-            seq = origin(message)
-            known = last.get(message.subject)
-            if stored_at(message) <= at and (known is None or known[0] < seq):
-                last[message.subject] = seq, message
-    return sorted(last.values(), key=lambda item: item[0])
 
 
 def _folded(messages: Iterable[tuple[int, Message]], asked: Asked, circumstances: Circumstances) -> World:

@@ -9,16 +9,26 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from schemas.manifest import Manifest
+from services.apiserver.kinds.registry import Registry
+from services.member_sim import app
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
+from services.member_sim.usage.cluster_usage import ClusterUsage
+from services.member_sim.usage.metrics_kinds import NodeMetrics, PodMetrics
 
 _NODES = 4
 _PODS = 2000
+_SERVED = "served"
+_HOME: ContextVar[Path] = ContextVar("home")
 
 
 def names(count: int) -> list[str]:
@@ -66,6 +76,15 @@ class Crowd:
         """Set a value of a metric in a member."""
         self._instruct(name, "/metric", value)
 
+    def set_load(self, name: str, load: dict[str, object]) -> None:
+        """Set what the pods of a workload use in a member."""
+        self._instruct(name, "/load", load)
+
+    def served(self, name: str) -> list[float]:
+        """When a member was asked for what pods use, in seconds since 1970."""
+        path = self._directory / name / _SERVED
+        return [float(line) for line in path.read_text().split()] if path.exists() else []
+
     def _instruct(self, name: str, path: str, body: dict[str, object]) -> None:
         home = self._directory / name
         request = urllib.request.Request(
@@ -78,7 +97,33 @@ class Crowd:
             pass
 
 
+class _NotedMetrics(PodMetrics):
+    """What pods use, with a note of when that was asked."""
+
+    def __init__(self, usage: ClusterUsage, now: Callable[[], float], path: Path) -> None:
+        super().__init__(usage, now)
+        self._notes = path.open("a", buffering=1)
+
+    def computed(self, namespace: str, name: str) -> list[Manifest] | None:
+        found = super().computed(namespace, name)
+        self._notes.write(f"{time.time()}\n")
+        return found
+
+
+def _add_noted(registry: Registry, usage: ClusterUsage, now: Callable[[], float]) -> None:
+    noted = _NotedMetrics(usage, now, _HOME.get() / _SERVED)
+    for kind in (NodeMetrics(usage, now), noted):
+        registry.add_kind(kind, group_priority=100, version_priority=100)
+
+
+async def _member(settings: MemberSettings, told: Callable[[Running], None], stop: asyncio.Event) -> None:
+    _HOME.set(settings.data_dir)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    await run_member(settings, told, stop)
+
+
 async def _run(directory: Path, count: int) -> None:
+    vars(app)["add_metrics"] = _add_noted
     stop = asyncio.Event()
     ready: set[str] = set()
 
@@ -95,7 +140,7 @@ async def _run(directory: Path, count: int) -> None:
         group.create_task(read())
         for name in names(count):
             settings = MemberSettings(name=name, data_dir=directory / name, nodes=_NODES, pods=_PODS)
-            group.create_task(run_member(settings, told, stop))
+            group.create_task(_member(settings, told, stop))
 
 
 def main() -> None:

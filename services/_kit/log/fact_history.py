@@ -82,6 +82,18 @@ async def present(log: Log, filters: Sequence[str]) -> list[Message]:
     return sorted(last.values(), key=lambda message: message.seq)
 
 
+async def past(logs: Mapping[str, Log], filters: Sequence[str], at: float) -> list[tuple[int, Message]]:
+    """The last message of every subject that matches at a time (seconds since 1970), by its position in FACTS."""
+    last: dict[str, tuple[int, Message]] = {}
+    for name in (HISTORY, FACTS.name):
+        async for message in logs[name].read(filters):
+            seq = origin(message)
+            known = last.get(message.subject)
+            if stored_at(message) <= at and (known is None or known[0] < seq):
+                last[message.subject] = seq, message
+    return sorted(last.values(), key=lambda item: item[0])
+
+
 async def until_held(history: Log, position: int, patience: float = 5.0) -> int:
     """Wait until HISTORY holds a position, or no longer than it goes on coming closer; the last it holds."""
     last, quiet = await held(history), 0.0

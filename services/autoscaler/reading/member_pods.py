@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -27,6 +28,7 @@ log = structlog.get_logger("autoscaler")
 Opener = Callable[[], Awaitable[KubeClient]]
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
+_TIMES: Final = 256
 _GROUP: Final = "metrics.k8s.io"
 _VERSION: Final = "v1beta1"
 
@@ -153,9 +155,7 @@ class MemberPods:
         A value that is none, or below 0, is left out. Raises ApiError and Unreachable.
         """
         path = resource_path(_GROUP, _VERSION, "pods", namespace)
-        answer = await self._open_client().request("GET", path, timeout=timeout)
-        listed = readable(_samples, answer, "a list of pod metrics").items or ()
-        return {(item.metadata.namespace, item.metadata.name): _use(item) for item in listed}
+        return parsed(await self._open_client().request("GET", path, timeout=timeout))
 
     async def scale(self, path: str, timeout: float) -> MemberScale:
         """The scale of one object; raises ApiError and Unreachable."""
@@ -220,6 +220,12 @@ class MemberPods:
             self.index.put(found)
 
 
+def parsed(answer: bytes) -> dict[tuple[str, str], PodUse]:
+    """What pods use, by namespace and name, of a list of metrics; raises BadAnswer for what is none."""
+    listed = readable(_samples, answer, "a list of pod metrics").items or ()
+    return {(item.metadata.namespace, item.metadata.name): _use(item) for item in listed}
+
+
 def _use(item: _PodMetrics) -> PodUse:
     containers = []
     for each in item.containers or ():
@@ -232,4 +238,16 @@ def _use(item: _PodMetrics) -> PodUse:
             if value >= 0:
                 amounts[resource] = value
         containers.append((each.name, amounts))
-    return PodUse(seconds(item.timestamp) or 0.0, durations.seconds(item.window) or 0.0, tuple(containers))
+    return PodUse(_at(item.timestamp), _lasting(item.window), tuple(containers))
+
+
+@lru_cache(maxsize=_TIMES)
+def _at(text: str | None) -> float:
+    """A moment; those of one list are few."""
+    return seconds(text) or 0.0
+
+
+@lru_cache(maxsize=_TIMES)
+def _lasting(text: str) -> float:
+    """A duration; those of one list are few."""
+    return durations.seconds(text) or 0.0

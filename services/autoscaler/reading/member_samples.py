@@ -12,7 +12,9 @@ from services.autoscaler.reading.member_pods import MemberPods, PodUse
 NO_ANSWER: Final = "it did not answer"
 
 Uses = Mapping[tuple[str, str], PodUse]
-"""What pods use, by namespace and name."""
+"""What the pods of one cluster use, by namespace and name."""
+Samples = Mapping[str, asyncio.Task[Uses | None]]
+"""Lists of samples that were asked for, by cluster; None: it did not answer."""
 
 
 class MemberSamples:
@@ -30,38 +32,39 @@ class MemberSamples:
         self.problems: dict[str, str] = {}
         """Members that were asked when it was their turn last, with why there was no answer; empty where there was."""
 
-    async def read(self, wanted: Mapping[str, Collection[str]], *, everything: bool) -> dict[str, Uses]:
-        """What pods of some namespaces use, by cluster; a cluster that does not answer is missing.
+    def ask(
+        self, wanted: Mapping[str, Collection[str]], group: asyncio.TaskGroup, *, everything: bool
+    ) -> dict[str, asyncio.Task[Uses | None]]:
+        """Ask for what pods of some namespaces use, by cluster; None comes from a cluster that does not answer.
 
         With `everything` the clusters that are not wanted are forgotten.
         """
         room = asyncio.Semaphore(self._at_once)
-        found: dict[str, Uses] = {}
         if everything:
             self.problems = {cluster: problem for cluster, problem in self.problems.items() if cluster in wanted}
+        # Members that did not answer last time are asked after all others, whose turn they would take.
+        ordered = sorted(wanted, key=lambda cluster: bool(self.problems.get(cluster)))
+        return {cluster: group.create_task(self._asked(cluster, wanted[cluster], room)) for cluster in ordered}
 
-        async def ask(cluster: str, namespaces: Collection[str]) -> None:
-            async with room:
-                problem = await self._ask(cluster, namespaces, found)
-            self.problems[cluster] = problem
-            self._heard(not problem)
-
-        await asyncio.gather(*(ask(cluster, namespaces) for cluster, namespaces in wanted.items()))
+    async def _asked(self, cluster: str, namespaces: Collection[str], room: asyncio.Semaphore) -> Uses | None:
+        async with room:
+            found, problem = await self._ask(cluster, namespaces)
+        self.problems[cluster] = problem
+        self._heard(not problem)
         return found
 
-    async def _ask(self, cluster: str, namespaces: Collection[str], found: dict[str, Uses]) -> str:
-        """Ask one member; why there is no answer."""
+    async def _ask(self, cluster: str, namespaces: Collection[str]) -> tuple[Uses | None, str]:
+        """Ask one member: what its pods use, or why there is no answer."""
         member = self._members.get(cluster)
         if member is None:
-            return "it is not followed"
+            return None, "it is not followed"
         self.requests += 1
         try:
             await member.opened(self._timeout)
             namespace = next(iter(namespaces)) if len(namespaces) == 1 else ""
-            found[cluster] = await member.samples(namespace, self._timeout)
+            return await member.samples(namespace, self._timeout), ""
         except (ApiError, Unreachable) as error:
-            return str(error)[:500] or NO_ANSWER
-        return ""
+            return None, str(error)[:500] or NO_ANSWER
 
     def why(self, cluster: str) -> str:
         """Why a cluster has no samples."""

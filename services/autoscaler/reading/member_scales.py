@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -26,30 +27,27 @@ class MemberScales:
     def __init__(self, members: Mapping[str, MemberPods], heard: Callable[[bool], None]) -> None:
         self._members = members
         self._heard = heard
+        self._lanes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def read(self, wanted: Mapping[str, Collection[str]], timeout: float) -> Found:
-        """Scales by cluster and path; those that no answer came for within `timeout` seconds are missing."""
+    async def read(self, clusters: Collection[str], path: str, timeout: float) -> Found:
+        """One scale in some clusters; those that no answer came for within `timeout` seconds are missing."""
         found: dict[tuple[str, str], MemberScale] = {}
 
-        async def ask(cluster: str, path: str, lane: asyncio.Semaphore) -> None:
+        async def ask(cluster: str) -> None:
             member = self._members.get(cluster)
             answered = False
             if member is not None:
                 try:
                     async with asyncio.timeout(timeout):
                         await member.opened(timeout)
-                        async with lane:
+                        async with self._lanes.setdefault(cluster, asyncio.Semaphore(_AT_ONCE)):
                             found[cluster, path] = await member.scale(path, timeout)
                             answered = True
                 except (ApiError, Unreachable, TimeoutError):
                     pass
             self._heard(answered)
 
-        questions = []
-        for cluster, paths in wanted.items():
-            lane = asyncio.Semaphore(_AT_ONCE)
-            questions += [ask(cluster, path, lane) for path in paths]
-        await asyncio.gather(*questions)
+        await asyncio.gather(*map(ask, clusters))
         return found
 
 

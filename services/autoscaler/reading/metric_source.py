@@ -6,7 +6,7 @@ What answers there is its own API server, or an adapter behind it: a value is th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -80,9 +80,42 @@ class Answer(Struct, frozen=True):
 class MetricSource(Protocol):
     """Who answers for custom and external metrics."""
 
-    async def ask(self, questions: frozenset[Question]) -> dict[Question, Answer]:
-        """All answers; one that does not come in time is a problem of that question only."""
+    async def ask(self, question: Question) -> Answer:
+        """The answer; one that does not come in time is a problem."""
         ...
+
+
+class RoundAnswers:
+    """The answers of one round: however many want to know, each question is asked once.
+
+    `timeout` in seconds is for one question; `heard` is told of every question whether it was answered.
+    """
+
+    def __init__(
+        self, source: MetricSource, group: asyncio.TaskGroup, timeout: float, heard: Callable[[Question, bool], None]
+    ) -> None:
+        self._source = source
+        self._group = group
+        self._heard = heard
+        self._seconds = _ALL * timeout
+        self._ends = asyncio.get_running_loop().time() + self._seconds
+        self._asked: dict[Question, asyncio.Task[Answer]] = {}
+
+    async def of(self, question: Question) -> Answer:
+        """The answer to a question."""
+        if question not in self._asked:
+            self._asked[question] = self._group.create_task(self._ask(question))
+        return await self._asked[question]
+
+    async def _ask(self, question: Question) -> Answer:
+        try:
+            async with asyncio.timeout_at(self._ends):
+                answer = await self._source.ask(question)
+        except TimeoutError:
+            took = f"all questions together took {self._seconds:g} s"
+            answer = Answer(problem=f"unable to get metric {question.metric}: {took}")
+        self._heard(question, not answer.problem)
+        return answer
 
 
 class _Named(Struct):
@@ -111,22 +144,8 @@ class ControlPlaneMetrics:
         self._timeout = timeout
         self._room = asyncio.Semaphore(at_once)
 
-    async def ask(self, questions: frozenset[Question]) -> dict[Question, Answer]:
+    async def ask(self, question: Question) -> Answer:
         """See MetricSource."""
-        ordered = sorted(questions, key=repr)
-        ends = asyncio.get_running_loop().time() + _ALL * self._timeout
-        answers = await asyncio.gather(*(self._ask_until(ends, question) for question in ordered))
-        return dict(zip(ordered, answers, strict=True))
-
-    async def _ask_until(self, ends: float, question: Question) -> Answer:
-        try:
-            async with asyncio.timeout_at(ends):
-                return await self._ask(question)
-        except TimeoutError:
-            seconds = _ALL * self._timeout
-            return Answer(problem=f"unable to get metric {question.metric}: all questions together took {seconds:g} s")
-
-    async def _ask(self, question: Question) -> Answer:
         async with self._room:
             try:
                 path, params = question.path, question.params

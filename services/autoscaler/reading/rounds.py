@@ -1,7 +1,8 @@
 """Reads, for all FederatedHPAs at once, what their decisions are made from.
 
 A round asks each member once for samples, the control plane once for each distinct custom or external metric, and for
-the scale of a template only after that has changed; members for theirs where it may be another than the log says.
+the scale of a template only after that was changed by others; members for theirs where it may be another than the log
+says. All of it is asked at the same time, and each FederatedHPA goes on as soon as its own part is there.
 """
 
 from __future__ import annotations
@@ -12,39 +13,38 @@ from functools import partial
 from itertools import product
 from typing import Final
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from schemas.events.autoscaling import ClusterScale, MetricReading
-from schemas.keys import ObjectKey, PolicyKey
-from schemas.manifest import Manifest
+from schemas.events.autoscaling import MetricReading
+from schemas.keys import PolicyKey
 from services._kit.kube.client import ApiError, Unreachable
-from services._rules.autoscaling.metric_specs import MetricSpec, metric_specs
+from services._rules.autoscaling.metric_specs import MetricSpec
 from services._rules.autoscaling.pod_readings import MetricError, PodView, Sample, Startup, read_pods
 from services._rules.autoscaling.scaling_conditions import SCALING_ACTIVE
-from services._rules.kubernetes.selectors import LabelSelectorError, Selector, parse_selector
+from services._rules.kubernetes.selectors import LabelSelectorError, parse_selector
 from services._rules.metrics.metric_questions import CUSTOM, EXTERNAL
 from services.autoscaler.reading.member_pods import MemberPods
-from services.autoscaler.reading.member_samples import MemberSamples, Uses
+from services.autoscaler.reading.member_samples import MemberSamples, Samples, Uses
 from services.autoscaler.reading.member_scales import MemberScales, corrected, doubtful
-from services.autoscaler.reading.metric_source import Answer, MetricSource, Question
+from services.autoscaler.reading.metric_source import MetricSource, Question, RoundAnswers
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import Shape
+from services.autoscaler.reading.pod_owners import PodOwners
+from services.autoscaler.reading.round_job import Job, job_of
 from services.autoscaler.reading.round_rules import (
     Place,
     ambiguity,
     followed,
     pending,
     rivals,
-    scales_to_zero,
     shared_samples,
     unique_views,
 )
-from services.autoscaler.reading.scale_access import Scale, Scales, scale_path
+from services.autoscaler.reading.scale_access import Scales, scale_path
 from services.autoscaler.replica_rules import follows_members
 from services.autoscaler.scaling_effects import Refusal, Round
 from services.autoscaler.settings import AutoscalerSettings
-from services.autoscaler.state import AutoscalerState, Target
+from services.autoscaler.state import AutoscalerState
 
 _AT_ONCE: Final = 16
 _BREATH: Final = 20
@@ -53,46 +53,6 @@ _SAMPLES: Final = "metrics.k8s.io"
 _SCALES: Final = "scale"
 _SOURCES: Final = (_SAMPLES, CUSTOM, EXTERNAL, _SCALES)
 _RESULTS: Final = ("success", "error")
-
-
-class _Job(Struct):
-    """One FederatedHPA on its way through a round."""
-
-    key: PolicyKey
-    watched: Watched
-    specs: tuple[MetricSpec, ...]
-    refusal: Refusal | None = None
-    place: ObjectKey | None = None
-    target: Target | None = None
-    scale: Scale = Scale(0, "")
-    selector: Selector | None = None
-    clusters: tuple[ClusterScale, ...] = ()
-    questions: dict[int, Question] = field(default_factory=dict)
-
-    @property
-    def reference(self) -> Manifest:
-        """What it scales."""
-        return self.watched.reference
-
-    @property
-    def present(self) -> list[str]:
-        """Clusters that may be asked."""
-        return [item.cluster for item in self.clusters if not item.away]
-
-    @property
-    def samples_wanted(self) -> bool:
-        """Whether it needs what containers use."""
-        return any(spec.of_resource and not spec.problem for spec in self.specs)
-
-    @property
-    def least_zero(self) -> bool:
-        """Whether it may have no replicas: then a target with requests is in no cluster."""
-        return scales_to_zero(self.watched.metadata["annotations"], self.specs)
-
-    @property
-    def pods_wanted(self) -> bool:
-        """Whether it needs to know which pods there are."""
-        return any((spec.of_pods or spec.value is not None) and not spec.problem for spec in self.specs)
 
 
 class Rounds:
@@ -123,64 +83,122 @@ class Rounds:
             settings.horizontal_pod_autoscaler_cpu_initialization_period,
             settings.horizontal_pod_autoscaler_initial_readiness_delay,
         )
-        self._ambiguous: dict[PolicyKey, str] = {}
+        self._owners = PodOwners()
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     def _heard(self, source: str, answered: bool) -> None:
         self.answers[source, _RESULTS[not answered]] += 1
 
+    def _answered(self, question: Question, answered: bool) -> None:
+        self._heard(CUSTOM if question.resource else EXTERNAL, answered)
+
+    def forget(self) -> None:
+        """Begin as after a start: whose pods are whose may have changed meanwhile."""
+        self._owners = PodOwners()
+
     async def read(
-        self, watched: Mapping[PolicyKey, Watched], now: Callable[[], float], only: Collection[PolicyKey] | None = None
+        self,
+        watched: Mapping[PolicyKey, Watched],
+        now: Callable[[], float],
+        found: Callable[[list[Round]], None],
+        only: Collection[PolicyKey] | None = None,
     ) -> list[Round]:
-        """What every FederatedHPA is decided from; `only` reads some of them, beside what was found of all before."""
-        jobs = [_job(key, found) for key, found in watched.items() if only is None or key in only]
-        await asyncio.gather(*(self._locate(job) for job in jobs))
-        going = [job for job in jobs if job.refusal is None]
-        # Those that wait for their replicas to be divided as well: they need the pods in a moment.
+        """What every FederatedHPA is decided from; `only` reads some of them.
+
+        `found` gets each as soon as all that it needs has been read: a member that does not answer holds up those that
+        run there, and no others. The first round of all is handed over as a whole, since it is known only then whose
+        pods they are.
+        """
+        jobs = [job_of(key, item) for key, item in watched.items() if only is None or key in only]
+        for job in jobs:
+            self._aim(job)
+        self._owners.begin(rivals((key, item.reference) for key, item in watched.items()), watched.keys(), only is None)
         self._follow(jobs, only is None)
-        questions = frozenset(question for job in going for question in job.questions.values())
-        uses, answers, *_ = await asyncio.gather(
-            self._samples(going, only is None),
-            self._source.ask(questions),
-            self._ask_members(going),
-            self._listed(going),
-        )
-        for question, answer in answers.items():
-            self._heard(CUSTOM if question.resource else EXTERNAL, not answer.problem)
-        owners: dict[tuple[str, str, str], PolicyKey] = {}
-        if only is None:
-            self._ambiguous = {}
-        self._ambiguous.update(rivals((key, found.reference) for key, found in watched.items()))
-        rounds = []
-        for number, job in enumerate(jobs):
-            rounds.append(self._round(job, uses, answers, owners, now()))
-            if number % _BREATH == _BREATH - 1:
-                await asyncio.sleep(0)
-        return [self._unambiguous(each) for each in rounds]
+        together = not self._owners.known
+        try:
+            rounds = await self._evaluate(jobs, now, only is None, None if together else found)
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        self._owners.end(only is None)
+        rounds = [self._unambiguous(each) for each in rounds]
+        if together:
+            found(rounds)
+        return rounds
 
-    async def _locate(self, job: _Job) -> None:
-        """Find the target on the log, its scale in the control plane, and its clusters."""
-        async with self._room:
-            try:
-                job.refusal = await self._found(job)
-            except (ApiError, Unreachable) as error:
-                message = f"the HPA controller was unable to get the target's current scale: {error}"
-                # Without its scale nothing is known of its replicas.
-                job.place = None
-                job.refusal = Refusal("FailedGetScale", "FailedGetScale", message[:1000])
+    async def _evaluate(
+        self,
+        jobs: Collection[Job],
+        now: Callable[[], float],
+        everything: bool,
+        found: Callable[[list[Round]], None] | None,
+    ) -> list[Round]:
+        """Read and evaluate everything; raises BaseExceptionGroup."""
+        ready: asyncio.Queue[Job] = asyncio.Queue()
+        rounds: list[Round] = []
+        fresh: list[Round] = []
+        async with asyncio.TaskGroup() as group:
+            samples = self._samples(jobs, group, everything)
+            answers = RoundAnswers(self._source, group, self._settings.metrics_timeout, self._answered)
+            for job in jobs:
+                group.create_task(self._prepare(job, samples, answers, ready))
+            for number in range(1, len(jobs) + 1):
+                fresh.append(self._round(await ready.get(), samples, now()))
+                if number % _BREATH == 0 or ready.empty():
+                    rounds += fresh
+                    if found is not None:
+                        found([self._unambiguous(each) for each in fresh])
+                    fresh = []
+                    await asyncio.sleep(0)
+        return rounds
 
-    async def _found(self, job: _Job) -> Refusal | None:
+    async def _prepare(self, job: Job, samples: Samples, answers: RoundAnswers, ready: asyncio.Queue[Job]) -> None:
+        """Read what one of them needs; members are asked meanwhile."""
+        await self._locate(job)
+        if job.refusal is None:
+            await self._ask_members(job)
+            if job.pods_wanted:
+                await self._listed(job)
+            for number, question in job.questions.items():
+                job.answers[number] = await answers.of(question)
+            if job.samples_wanted:
+                for cluster in job.present:
+                    if cluster in samples:
+                        await samples[cluster]
+        ready.put_nowait(job)
+
+    def _aim(self, job: Job) -> None:
+        """Find the target and its clusters on the log."""
+        api_version, kind = str(job.reference.get("apiVersion") or ""), str(job.reference.get("kind") or "")
+        job.place = self._state.named.get((api_version, kind, job.key.namespace, str(job.reference.get("name") or "")))
+        target = self._state.objects.get(job.place) if job.place is not None else None
+        if target is not None and target.bound is not None:
+            job.target = target
+            job.clusters = self._state.scales(target, target.bound.replicas)
+
+    async def _locate(self, job: Job) -> None:
+        """Read the scale of the target, and compare it with what the log has of it."""
+        try:
+            job.refusal = await self._found(job)
+        except (ApiError, Unreachable) as error:
+            message = f"the HPA controller was unable to get the target's current scale: {error}"
+            # Without its scale nothing is known of its replicas.
+            job.place = None
+            job.refusal = Refusal("FailedGetScale", "FailedGetScale", message[:1000])
+
+    async def _found(self, job: Job) -> Refusal | None:
         api_version, kind = str(job.reference.get("apiVersion") or ""), str(job.reference.get("kind") or "")
         name = str(job.reference.get("name") or "")
-        place = self._state.named.get((api_version, kind, job.key.namespace, name))
-        target = self._state.objects.get(place) if place is not None else None
-        if place is None or target is None or target.bound is None:
-            return await self._unbound(job, api_version, kind, name)
-        job.place, job.target = place, target
+        place, target = job.place, job.target
+        if place is None or target is None:
+            async with self._room:
+                return await self._unbound(job, api_version, kind, name)
         if self._settings.deployment_replicas_syncer and follows_members(target):
             return followed(job.key, kind, name)
-        generation = target.template_generation
-        job.scale = await self._scales.read(place, api_version, target.uid, generation)
+        known = self._scales.known(place, target.uid, target.template_generation)
+        if known is None:
+            async with self._room:
+                known = await self._scales.read(place, api_version, target.uid, target.template_generation)
+        job.scale = known
         if not target.targets and not (job.least_zero and job.scale.replicas == 0):
             message = f"{kind} {job.key.namespace}/{name} is placed in no cluster"
             return Refusal("FailedGetTargetClusters", "FailedGetTargetClusters", message)
@@ -192,6 +210,7 @@ class Rounds:
         except LabelSelectorError as error:
             message = f"couldn't convert selector into a corresponding internal selector object: {error}"
             return Refusal("InvalidSelector", "InvalidSelector", message, SCALING_ACTIVE)
+        # The log may have gone on while the scale was read: what is compared has to be of one moment.
         job.clusters = self._state.scales(target, job.scale.replicas)
         if (waits := pending(target, job.scale.replicas)) is not None:
             return waits
@@ -202,7 +221,7 @@ class Rounds:
                     job.questions[number] = question
         return None
 
-    async def _unbound(self, job: _Job, api_version: str, kind: str, name: str) -> Refusal:
+    async def _unbound(self, job: Job, api_version: str, kind: str, name: str) -> Refusal:
         """Say whether the target is missing, cannot be scaled, or is not propagated."""
         place = await self._scales.place(api_version, kind, job.key.namespace, name)
         if place is None:
@@ -218,7 +237,7 @@ class Rounds:
         message = f"no policy propagates {kind} {job.key.namespace}/{name}: there is no binding of it"
         return Refusal("FailedGetBinding", "FailedGetBindings", message)
 
-    async def _question(self, job: _Job, spec: MetricSpec) -> Question | None:
+    async def _question(self, job: Job, spec: MetricSpec) -> Question | None:
         namespace = job.key.namespace
         if spec.kind == "External":
             return Question(namespace, spec.name, metric_selector=spec.selector)
@@ -231,7 +250,7 @@ class Rounds:
             return None
         return Question(namespace, spec.name, place.group_resource, name, kind, metric_selector=spec.selector)
 
-    def _follow(self, jobs: Iterable[_Job], everything: bool) -> None:
+    def _follow(self, jobs: Iterable[Job], everything: bool) -> None:
         """Have the members followed that run a target; a round of some autoscalers ends no following."""
         wanted: dict[str, set[str]] = {}
         for job in jobs:
@@ -242,49 +261,38 @@ class Rounds:
                 wanted.setdefault(cluster, set())
         self._attend({cluster: frozenset(namespaces) for cluster, namespaces in wanted.items()})
 
-    async def _listed(self, going: Iterable[_Job]) -> None:
-        """Wait, no longer than for samples, until the pods are known that custom metrics are about."""
-        clusters = {cluster for job in going if job.pods_wanted for cluster in job.present}
-        members = [member for cluster in clusters if (member := self.members.get(cluster)) is not None]
-        await asyncio.gather(*(member.opened(self._settings.metrics_timeout) for member in members))
+    async def _listed(self, job: Job) -> None:
+        """Wait, no longer than for samples, until the pods are known that its metrics are about."""
+        members = (self.members.get(cluster) for cluster in job.present)
+        new = [member for member in members if member is not None and member.known]
+        if new:
+            await asyncio.gather(*(member.opened(self._settings.metrics_timeout) for member in new))
 
-    async def _samples(self, going: Iterable[_Job], everything: bool) -> dict[str, Uses]:
+    def _samples(self, jobs: Iterable[Job], group: asyncio.TaskGroup, everything: bool) -> Samples:
+        """Ask for what pods use, one list from each cluster."""
         wanted: dict[str, set[str]] = {}
-        for job in going:
+        for job in jobs:
             if job.samples_wanted:
                 for cluster in job.present:
                     wanted.setdefault(cluster, set()).add(job.key.namespace)
-        return await self.samples.read(wanted, everything=everything)
+        return self.samples.ask(wanted, group, everything=everything)
 
-    async def _ask_members(self, going: Iterable[_Job]) -> None:
+    async def _ask_members(self, job: Job) -> None:
         """Put the scales of members in place of those on the log, where they may differ."""
-        asking: list[tuple[_Job, str]] = []
-        wanted: dict[str, set[str]] = {}
-        for job in going:
-            if job.target is not None and job.place is not None and (asked := doubtful(job.target, job.clusters)):
-                path = scale_path(job.place, str(job.reference.get("apiVersion") or ""))
-                asking.append((job, path))
-                for cluster in asked:
-                    wanted.setdefault(cluster, set()).add(path)
-        found = await self._member_scales.read(wanted, self._settings.metrics_timeout)
-        for job, path in asking:
-            job.clusters = corrected(job.clusters, path, found)
+        if job.target is None or job.place is None or not (asked := doubtful(job.target, job.clusters)):
+            return
+        path = scale_path(job.place, str(job.reference.get("apiVersion") or ""))
+        found = await self._member_scales.read(asked, path, self._settings.metrics_timeout)
+        job.clusters = corrected(job.clusters, path, found)
 
-    def _round(
-        self,
-        job: _Job,
-        uses: Mapping[str, Uses],
-        answers: Mapping[Question, Answer],
-        owners: dict[tuple[str, str, str], PolicyKey],
-        now: float,
-    ) -> Round:
+    def _round(self, job: Job, samples: Samples, now: float) -> Round:
         settings = self._settings
         readings: tuple[MetricReading, ...] = ()
         if job.refusal is None:
-            pods, problem = self._pods(job, owners)
+            pods, problem = self._pods(job)
+            uses = job.uses(samples)
             readings = tuple(
-                self._reading(job, number, spec, pods, problem, uses, answers, now)
-                for number, spec in enumerate(job.specs)
+                self._reading(job, number, spec, pods, problem, uses, now) for number, spec in enumerate(job.specs)
             )
         return Round(
             key=job.key,
@@ -302,7 +310,7 @@ class Rounds:
             tolerance=settings.horizontal_pod_autoscaler_tolerance,
         )
 
-    def _pods(self, job: _Job, owners: dict[tuple[str, str, str], PolicyKey]) -> tuple[list[tuple[str, Shape]], str]:
+    def _pods(self, job: Job) -> tuple[list[tuple[str, Shape]], str]:
         """The pods of a target in all clusters that may be asked; why they are not all known."""
         found, problem = [], ""
         assert job.selector is not None
@@ -314,27 +322,24 @@ class Rounds:
                 continue
             for shape in member.index.selected(job.key.namespace, job.selector):
                 found.append((cluster, shape))
-                owner = owners.setdefault((cluster, shape.namespace, shape.name), job.key)
-                if owner != job.key:
-                    self._ambiguous[job.key], self._ambiguous[owner] = owner.name, job.key.name
+                self._owners.take((cluster, shape.namespace, shape.name), job.key)
         return found, problem
 
     def _reading(
         self,
-        job: _Job,
+        job: Job,
         number: int,
         spec: MetricSpec,
         pods: list[tuple[str, Shape]],
         problem: str,
         uses: Mapping[str, Uses],
-        answers: Mapping[Question, Answer],
         now: float,
     ) -> MetricReading:
         """What was read for one metric of one autoscaler."""
         try:
             if spec.problem:
                 return MetricReading(problem=spec.problem)
-            answer = answers.get(job.questions[number]) if number in job.questions else None
+            answer = job.answers.get(number)
             if not spec.of_pods:
                 if answer is None:
                     raise MetricError(f"the control plane serves no {spec.object[1]} of {spec.object[0] or 'v1'}")
@@ -384,11 +389,7 @@ class Rounds:
         return found
 
     def _unambiguous(self, given: Round) -> Round:
-        other = self._ambiguous.get(given.key)
+        other = self._owners.rival(given.key)
         if other is None or given.refusal is not None:
             return given
         return replace(given, refusal=ambiguity(given.key, other))
-
-
-def _job(key: PolicyKey, watched: Watched) -> _Job:
-    return _Job(key, watched, metric_specs(watched.fields))

@@ -11,11 +11,13 @@ from msgspec import Struct
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.kube.api import BadAnswer
-from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._kit.kube.client import JSON_PATCH, ApiError, KubeClient, Unreachable, encode, resource_path
 
 _DISCOVERY_SECONDS: Final = 30.0
 _TRIES: Final = 5
 _CONFLICT: Final = 409
+_LOOK_FIRST: Final = frozenset({400, 403, 405, _CONFLICT, 415, 422})
+"""Answers to a conditional change: other replicas, none written in the scale, or one who may not, or cannot, do it."""
 _MOST_KNOWN: Final = 50_000
 
 
@@ -53,11 +55,13 @@ class Scales:
         self._discovered = float("-inf")
         self._discovering = asyncio.Lock()
 
-    async def read(self, key: ObjectKey, api_version: str, uid: str, generation: int) -> Scale:
-        """The scale of a template of which the log knows uid and generation; raises ApiError and Unreachable."""
+    def known(self, key: ObjectKey, uid: str, generation: int) -> Scale | None:
+        """The scale of a template of which the log knows uid and generation, unless it has to be read."""
         known = self._known.get(key)
-        if known is not None and generation and known[0] == (uid, generation):
-            return known[1]
+        return known[1] if known is not None and generation and known[0] == (uid, generation) else None
+
+    async def read(self, key: ObjectKey, api_version: str, uid: str, generation: int) -> Scale:
+        """Read the scale of a template of this uid and generation; raises ApiError and Unreachable."""
         found = _scale(await self._control.get(scale_path(key, api_version)))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
@@ -80,9 +84,33 @@ class Scales:
     async def write(self, key: ObjectKey, api_version: str, replicas: int, before: int | None = None) -> bool:
         """Set the replicas of a template; whether that changed them.
 
-        With `before`, only if it has those; raises Moved otherwise, and ApiError and Unreachable.
+        With `before`, only if it has those, which takes one request; raises Moved otherwise, and ApiError and
+        Unreachable.
         """
         path = scale_path(key, api_version)
+        known = self._known.pop(key, None)
+        if before is not None and (changed := await self._replace(path, before, replicas)) is not None:
+            if known is not None and changed.replicas == replicas and changed.selector:
+                # Nothing of the template but its replicas is another one, if the log's next generation is this one.
+                uid, generation = known[0]
+                self._known[key] = ((uid, generation + 1), changed)
+            return True
+        return await self._compare_and_write(path, replicas, before)
+
+    async def _replace(self, path: str, before: int, replicas: int) -> Scale | None:
+        """Set replicas where they are `before`, in one request; None where it has to be looked at first."""
+        steps = [
+            {"op": "test", "path": "/spec/replicas", "value": before},
+            {"op": "replace", "path": "/spec/replicas", "value": replicas},
+        ]
+        try:
+            return _scale(await self._control.patch(path, encode(steps), JSON_PATCH))
+        except ApiError as error:
+            if error.status not in _LOOK_FIRST:
+                raise
+            return None
+
+    async def _compare_and_write(self, path: str, replicas: int, before: int | None) -> bool:
         for attempt in range(_TRIES):
             scale = await self._control.get(path)
             present = _scale(scale).replicas
@@ -97,8 +125,6 @@ class Scales:
                 if error.status != _CONFLICT or attempt == _TRIES - 1:
                     raise
                 continue
-            finally:
-                self._known.pop(key, None)
             return True
         raise Unreachable(f"{path} was changed by others {_TRIES} times in a row")
 

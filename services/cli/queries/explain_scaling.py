@@ -90,7 +90,7 @@ def _scaling(event: ReplicasRecommended) -> str:
     if event.recommended is not None:
         lines.append(f"  metrics ask for {event.recommended}, by {event.metric}")
     for metric, reading in zip(metric_specs(spec), event.readings, strict=False):
-        lines.append(f"  {_name(metric)}: {reading_words(reading)}; target {_target(metric)}")
+        lines.append(f"  {metric_name(metric)}: {reading_words(reading)}; target {metric_target(metric)}")
     if len(event.recommendations) > 0:
         window = ", ".join(f"{item.replicas} until {moment(item.at)}" for item in event.recommendations[-5:])
         lines.append(f"  recommendations before it: {window}")
@@ -106,11 +106,13 @@ def _scaling(event: ReplicasRecommended) -> str:
     return "\n".join(lines) + "\n" + shown
 
 
-def _name(metric: MetricSpec) -> str:
+def metric_name(metric: MetricSpec) -> str:
+    """Type, name and container of a metric."""
     return f"{metric.kind} {metric.name}{f' of container {metric.container}' if metric.container else ''}"
 
 
-def _target(metric: MetricSpec) -> str:
+def metric_target(metric: MetricSpec) -> str:
+    """What a metric is to be brought to."""
     if metric.average is not None:
         return f"{from_milli(metric.average)} a pod"
     if metric.utilization is not None:

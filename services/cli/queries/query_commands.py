@@ -111,6 +111,8 @@ fleetlog simulate --drain member1 --set-capacity member2:cpu=4
 fleetlog simulate deploy/nginx --scale deploy/nginx=10
 fleetlog simulate --label member3:tier=gold --taint member2:gpu=only:NoSchedule
 fleetlog simulate --policy nginx-propagation.yaml -o json
+fleetlog simulate --metric web:cpu=90%                  # what FederatedHPA web would ask for, and where it would run
+fleetlog simulate --lose member1 --at 10m               # as things stood ten minutes ago
 """,
 )
 def simulate(
@@ -122,11 +124,12 @@ def simulate(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of the objects; the context's if empty.")] = "",
     log: LogAndControlOptions,
     output: TableOutput = "",
+    at: Annotated[str, typer.Option("--at", help="The fleet at a time (RFC 3339), or how long ago: 10m, 2h.")] = "",
 ) -> Work:
-    """Show what would be placed otherwise if clusters, replicas or a policy were others; nothing is written."""
+    """Show what would be placed otherwise if clusters, metrics, replicas or a policy were others; writes nothing."""
     from services.cli.queries import simulate as simulation
 
-    return simulation.simulate(log, suppositions, words or (), namespace, output)
+    return simulation.simulate(log, suppositions, words or (), namespace, output, at)
 
 
 @app.command(

@@ -36,7 +36,10 @@ class EventQuery(NamedTuple):
 
 
 class Suppositions(NamedTuple):
-    """What a simulation supposes: names of clusters, `CLUSTER:…` texts, replicas by object, a file with policies."""
+    """What a simulation supposes: names of clusters, `CLUSTER:…` texts, replicas by object, a file with policies.
+
+    `metric` are values of metrics of FederatedHPAs, as `FHPA:METRIC=VALUE`.
+    """
 
     lose: Annotated[tuple[str, ...], typer.Option("--lose", help="A cluster that is gone; may be repeated.")] = ()
     drain: Annotated[
@@ -53,3 +56,7 @@ class Suppositions(NamedTuple):
     policy: Annotated[
         Path | None, typer.Option("--policy", help="File with a policy in force, its placement changed.")
     ] = None
+    metric: Annotated[
+        tuple[str, ...],
+        typer.Option("--metric", help="FHPA:METRIC=VALUE, such as web:cpu=90% or web:cpu=200m; may be repeated."),
+    ] = ()

@@ -1,7 +1,7 @@
-"""The command `fleetlog simulate`: what would be placed otherwise if clusters, replicas or a policy were others.
+"""The command `fleetlog simulate`: what would be placed otherwise if clusters, metrics, replicas or a policy changed.
 
-The scheduler's state is folded from the log, changed in memory, and decided with the scheduler's own code; nothing is
-written.
+The states of scheduler and autoscaler are folded from the log, changed in memory, and decided with their own code;
+nothing is written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -21,17 +21,30 @@ from schemas.events.cluster import ClusterChanged
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
-from services._kit.log.fact_history import present
+from services._kit.log.fact_history import past, present, stored_at
 from services._kit.log.stream_port import Log
+from services._rules.constants import AUTOSCALING_GROUP
 from services._rules.scheduling.scheduling_views import MAX_REPLICAS
+from services.autoscaler.state import FILTERS as SCALING
+from services.autoscaler.state import fold as fold_scaling
 from services.cli.common.installation_options import LogAndControlOptions
+from services.cli.common.karmadactl_options import DEFAULT_NAMESPACE
 from services.cli.common.logbook import open_log, streams
+from services.cli.common.moments import moment, stamp
 from services.cli.common.printing import render, table
 from services.cli.common.running import Failed, complain, patience
 from services.cli.objects.kind_lookup import one_object
 from services.cli.queries.object_history import key_of
 from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import outcome
+from services.cli.queries.supposed_metrics import (
+    Recommendation,
+    recommendations,
+    supposed_metric,
+    unknown,
+)
+from services.cli.queries.supposed_metrics_output import ScaledShares, scaling_document, scaling_text
+from services.cli.queries.unclaimed import undecided
 from services.cli.queries.what_if import SimulatedState, check_suppositions, suppose
 from services.scheduler.app import Scheduler
 from services.scheduler.binding_spec import scheduler_of
@@ -39,6 +52,8 @@ from services.scheduler.decide import decide_with_trace
 from services.scheduler.namespace_quotas import NamespaceQuotas
 from services.scheduler.placement_admission import enforced
 from services.scheduler.state import SchedulerState, fold
+
+_AUTOSCALERS: Final = f"federatedhpas.{AUTOSCALING_GROUP}"
 
 
 class Moved(Struct, frozen=True):
@@ -54,21 +69,42 @@ class Moved(Struct, frozen=True):
 
 
 async def simulate(
-    log: LogAndControlOptions, supposed: Suppositions, words: Sequence[str] = (), namespace: str = "", output: str = ""
+    log: LogAndControlOptions,
+    supposed: Suppositions,
+    words: Sequence[str] = (),
+    namespace: str = "",
+    output: str = "",
+    at: str = "",
 ) -> int:
     """Print what would move, of the object that `words` name or of all; raises Failed for unknown objects."""
     wanted = [scaled(text) for text in supposed.scale]
     named = one_object(words) if words else None
+    now = time.time()
+    until = moment(at, "--at", now) if at else None
     check_suppositions(supposed)
     access = log.access
     scale = {await key_of(log.target, kind, name, namespace): replicas for kind, name, replicas in wanted}
     only = await key_of(log.target, *named, namespace) if named else None
+    metrics = [supposed_metric(text) for text in supposed.metric]
+    if metrics:
+        namespace = (await key_of(log.target, _AUTOSCALERS, metrics[0].name, namespace)).namespace or DEFAULT_NAMESPACE
     async with patience("reading the log"), open_log(access) as connection:
-        world = await world_of(streams(connection)[FACTS.name])
+        world = await world_of(streams(connection), until, scaling=bool(metrics))
+    if until is not None and not world.position:
+        raise Failed(f"at {stamp(until)} the log held no fact")
     if only is not None and only not in world.state.objects:
         raise Failed(f"no policy has claimed {only}; the log holds no binding of it")
-    moved = outcomes(world, supposed, scale, time.time(), only)
-    render(output, lambda: document(moved), lambda: text(moved, wide=output == "wide"))
+    for key in unknown(world.scaling, metrics, namespace):
+        if until is not None:
+            raise Failed(f"at {stamp(until)} the log held no decision about {key}")
+        known = [each.name for each in world.scaling.scaling if each.namespace == namespace]
+        raise Failed(await undecided(log.target, key, known))
+    moment_decided = now if until is None else until
+    autoscalers = recommendations(world.scaling, metrics, namespace, moment_decided)
+    held = {found.target: _counts(world.state.objects[found.target].placed) for found in autoscalers}
+    moved = outcomes(world, supposed, rescaled(scale, autoscalers), moment_decided, only)
+    shown = [shares(found, held[found.target], moved) for found in autoscalers]
+    render(output, lambda: document(moved, shown), lambda: text(moved, shown, wide=output == "wide"))
     looked = 1 if only is not None else requested(world)
     complain(f"{len(moved):,} of {looked:,} objects would be placed otherwise; nothing was changed")
     return 0
@@ -83,17 +119,27 @@ def scaled(text: str) -> tuple[str, str, int]:
     return kind, name, int(count)
 
 
-async def world_of(log: Log) -> SimulatedState:
-    """The state as the present facts make it; quotas count where a placement shows that they are enforced."""
+async def world_of(logs: Mapping[str, Log], at: float | None = None, *, scaling: bool = False) -> SimulatedState:
+    """The state as the present facts make it, or those of a time in the past (seconds since 1970).
+
+    `scaling` folds what the autoscaler knows as well. Quotas count where a placement shows that they are enforced.
+    """
     world = SimulatedState(SchedulerState(quotas=NamespaceQuotas()))
-    for message in await present(log, Scheduler.filters):
+    filters = tuple(dict.fromkeys((*Scheduler.filters, *(SCALING if scaling else ()))))
+    if at is None:
+        messages = [(message.seq, message) for message in await present(logs[FACTS.name], filters)]
+    else:
+        messages = await past(logs, filters, at)
+    for seq, message in messages:
         try:
             event = decode(message.subject, message.data)
         except DecodeError as error:
-            complain(f"#{message.seq} is left out: {error}")
+            complain(f"#{seq} is left out: {error}")
             continue
-        list(fold(world.state, message.seq, message.subject, event, message.time))
-        world.position = message.seq
+        list(fold(world.state, seq, message.subject, event, stored_at(message)))
+        if scaling:
+            list(fold_scaling(world.scaling, seq, message.subject, event))
+        world.position = seq
         if isinstance(event, ClusterChanged):
             world.clusters[event.name] = event
     placements = [scheduled.placed for scheduled in world.state.objects.values()]
@@ -151,11 +197,32 @@ def _counts(event: PlacementDecided | PlacementFailed | None) -> dict[str, int]:
     return {item.name: item.replicas or 0 for item in event.clusters} if event is not None else {}
 
 
-def document(moved: Sequence[Moved]) -> dict[str, Any]:
-    """What would move as a document."""
+def rescaled(scale: Mapping[ObjectKey, int], autoscalers: Sequence[Recommendation]) -> dict[ObjectKey, int]:
+    """Replicas by object: as they were supposed, and as FederatedHPAs would set them; raises Failed for both."""
+    found = dict(scale)
+    for each in autoscalers:
+        if each.target in scale:
+            raise Failed(f"--scale and --metric both set the replicas of {each.target}; leave one of them out")
+        if each.replicas is not None:
+            found[each.target] = each.replicas
+    return found
+
+
+def shares(found: Recommendation, held: Mapping[str, int], moved: Sequence[Moved]) -> ScaledShares:
+    """How the scheduler would divide the replicas of a FederatedHPA's target; `held` is what clusters have now."""
+    divided = next((item for item in moved if item.key == found.target), None)
+    given = divided.given if divided is not None else held
+    names = sorted(held.keys() | given.keys())
+    clusters = {name: (held.get(name, 0), given.get(name, 0)) for name in names}
+    return ScaledShares(found, clusters, divided.after if divided is not None and divided.fails else "")
+
+
+def document(moved: Sequence[Moved], autoscalers: Sequence[ScaledShares] = ()) -> dict[str, Any]:
+    """What would move as a document, and what FederatedHPAs would ask for."""
     return {
         "kind": "Simulation",
         "apiVersion": "fleetlog/v1",
+        **({"autoscalers": [scaling_document(item) for item in autoscalers]} if autoscalers else {}),
         "moved": [msgspec.to_builtins(item) for item in moved],
         "clusters": {name: {"before": before, "after": after} for name, before, after in totals(moved)},
     }
@@ -171,16 +238,17 @@ def totals(moved: Iterable[Moved]) -> list[tuple[str, int, int]]:
     return [(name, before[name], after[name]) for name in sorted(before | after)]
 
 
-def text(moved: Sequence[Moved], *, wide: bool = False) -> str:
-    """A table of what would move, the differences by cluster, and the sums."""
+def text(moved: Sequence[Moved], autoscalers: Sequence[ScaledShares] = (), *, wide: bool = False) -> str:
+    """What FederatedHPAs would ask for, a table of what would move, the differences by cluster, and the sums."""
+    head = "".join(f"{scaling_text(item)}\n" for item in autoscalers)
     if not moved:
-        return "Everything stays where it is.\n"
+        return head + "Everything stays where it is.\n"
     rows = [
         (str(item.key), item.before, item.after, _difference(item), *((item.why,) if wide else ())) for item in moved
     ]
     headers = ("object", "before", "after", "difference", *(("why",) if wide else ()))
     sums = [(name, before, after, f"{after - before:+d}") for name, before, after in totals(moved)]
-    return table(headers, rows) + "\n" + table(("cluster", "before", "after", "difference"), sums)
+    return head + table(headers, rows) + "\n" + table(("cluster", "before", "after", "difference"), sums)
 
 
 def _difference(item: Moved) -> str:

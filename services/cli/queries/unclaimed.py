@@ -1,10 +1,13 @@
-"""Says why the log knows nothing of an object, by the object and the policies in the control plane."""
+"""Says why the log knows nothing of an object or an autoscaler, by what the control plane holds."""
 
 from __future__ import annotations
 
-from schemas.keys import ObjectKey
+from collections.abc import Sequence
+
+from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from services._rules.constants import AUTOSCALING_API
 from services._rules.policies.selection_diagnosis import Name, why_unclaimed
 from services.cli.common.control_plane import open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
@@ -22,6 +25,26 @@ async def unclaimed(target: ControlPlaneOptions, key: ObjectKey) -> str:
             return await _reason(control.client, key)
     except (ApiError, Unreachable, Failed):
         return _CLAIM
+
+
+async def undecided(target: ControlPlaneOptions, key: PolicyKey, known: Sequence[str]) -> str:
+    """Why the log holds no decision of a FederatedHPA: it does not exist, or the autoscaler has not come to it.
+
+    `known` are the names of those in its namespace that it does hold decisions of.
+    """
+    group, version = AUTOSCALING_API.split("/")
+    path = resource_path(group, version, "federatedhpas", key.namespace, key.name)
+    others = f"; known in namespace {key.namespace}: {', '.join(sorted(known)[:10]) or 'none'}"
+    try:
+        async with open_control(target) as control:
+            await control.client.get(path)
+    except ApiError as error:
+        if error.status == 404:
+            return f"there is no {key}{others}"
+        return f"the log holds no decision about {key} ({error}){others}"
+    except (Unreachable, Failed) as error:
+        return f"the log holds no decision about {key}, and the control plane does not answer ({error}){others}"
+    return f"nothing is on the log about {key} yet: is the autoscaler running? `fleetlog status` shows it"
 
 
 async def _reason(client: KubeClient, key: ObjectKey) -> str:

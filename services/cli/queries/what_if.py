@@ -21,9 +21,11 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.quantity import QuantityError, parse
 from services._rules.kubernetes.taints import Taint, first_untolerated
 from services._rules.scheduling.compiled_placement import compile_placement
+from services.autoscaler.state import AutoscalerState
 from services.cli.common.running import Failed
 from services.cli.objects.apply_manifests import read_manifests
 from services.cli.queries.query_options import Suppositions
+from services.cli.queries.supposed_metrics import supposed_metric
 from services.scheduler.state import SchedulerState, fold
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -35,9 +37,13 @@ _PAIR: Final = re.compile(r"([^=:]+)(?:=([^:]*))?")
 
 
 class SimulatedState(Struct):
-    """A scheduler's state in memory, the clusters' facts, and the position of the last fact."""
+    """A scheduler's state in memory, the clusters' facts, and the position of the last fact.
+
+    `scaling` is the state of the autoscaler; suppositions about clusters do not change it.
+    """
 
     state: SchedulerState = field(default_factory=SchedulerState)
+    scaling: AutoscalerState = field(default_factory=AutoscalerState)
     clusters: dict[str, ClusterChanged] = field(default_factory=dict)
     position: int = 0
     changed_capacity: set[str] = field(default_factory=set)
@@ -76,6 +82,8 @@ def check_suppositions(supposed: Suppositions) -> None:
     for text in supposed.taint:
         for part in _split(text, "--taint", _TAINT)[1]:
             _taint(part, text)
+    for text in supposed.metric:
+        supposed_metric(text)
     if supposed.policy is not None:
         read_manifests(supposed.policy)
 

@@ -19,7 +19,7 @@ from services._rules.autoscaling.pod_readings import MetricError
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services._rules.kubernetes.selectors import parse_selector
 from services.autoscaler.reading.member_pods import MemberPods
-from services.autoscaler.reading.metric_source import ControlPlaneMetrics, Question
+from services.autoscaler.reading.metric_source import ControlPlaneMetrics, Question, RoundAnswers
 from services.autoscaler.reading.pod_index import PodIndex, Shape, Shapes
 from services.autoscaler.reading.round_rules import pending, rivals, scales_to_zero, shared_samples, unique_views
 from services.autoscaler.replica_rules import replicas_of_members
@@ -98,7 +98,13 @@ class Api:
 
 def ask(api: Api, *questions: Question) -> dict[Question, Any]:
     source = ControlPlaneMetrics(api, 5.0, 4)  # type: ignore[arg-type]  # only `request` is used
-    return asyncio.run(source.ask(frozenset(questions)))
+
+    async def answered() -> dict[Question, Any]:
+        async with asyncio.TaskGroup() as group:
+            answers = RoundAnswers(source, group, 5.0, lambda *_: None)
+            return dict(zip(questions, await asyncio.gather(*map(answers.of, questions)), strict=True))
+
+    return asyncio.run(answered())
 
 
 def test_samples_that_cannot_be_are_left_out() -> None:

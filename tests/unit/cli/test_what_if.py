@@ -51,7 +51,7 @@ async def log_of(*events: Known) -> MemoryLog:
 async def after(
     log: MemoryLog, scale: dict[ObjectKey, int] | None = None, **supposed: Any
 ) -> dict[str, dict[str, int]]:
-    moved = outcomes(await world_of(log), Suppositions(**supposed), scale or {}, NOW + 60)
+    moved = outcomes(await world_of({FACTS.name: log}), Suppositions(**supposed), scale or {}, NOW + 60)
     return {item.key.name: item.given for item in moved}
 
 
@@ -73,9 +73,9 @@ async def test_object_that_tolerates_everything_is_not_drained() -> None:
 
 async def test_only_objects_with_a_binding_are_counted() -> None:
     log = await log_of(*FLEET, binding(4))
-    assert requested(await world_of(log)) == 1
+    assert requested(await world_of({FACTS.name: log})) == 1
     await log.append([NewMessage(subject_of(released()), encode(released()))])
-    assert requested(await world_of(log)) == 0
+    assert requested(await world_of({FACTS.name: log})) == 0
 
 
 async def test_supposing_nothing_moves_nothing() -> None:
@@ -95,7 +95,7 @@ async def test_scaling_and_new_placement_are_summed(tmp_path: Path) -> None:
         "spec": {"placement": {**STATIC, "clusterAffinity": {"clusterNames": ["m2"]}}},
     }
     policy.write_bytes(msgspec.json.encode(manifest))
-    moved = outcomes(await world_of(log), Suppositions(policy=policy), {}, NOW)
+    moved = outcomes(await world_of({FACTS.name: log}), Suppositions(policy=policy), {}, NOW)
     assert [item.given for item in moved] == [{"m2": 4}]
     assert document(moved)["clusters"] == {"m1": {"before": 2, "after": 0}, "m2": {"before": 2, "after": 4}}
     assert "-m1 -2, m2 +2" in text(moved)
@@ -105,7 +105,7 @@ async def test_supposed_labels_taints_and_capacity_count() -> None:
     gold = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
     log = await log_of(*FLEET, binding(3, gold))
     assert await after(log, label=("m1:tier=gold",)) == {"nginx": {"m1": 3, "m3": 3}}
-    moved = outcomes(await world_of(log), Suppositions(label=("m3:tier-",)), {}, NOW)
+    moved = outcomes(await world_of({FACTS.name: log}), Suppositions(label=("m3:tier-",)), {}, NOW)
     assert [item.fails for item in moved] == [True]
     assert await after(log, taint=("m3:gpu=only:NoSchedule",)) == {}
     assert await after(log, label=("m1:tier=gold",), taint=("m3:gpu=only:NoExecute",)) == {"nginx": {"m1": 3}}
@@ -125,7 +125,7 @@ async def test_a_supposed_capacity_bounds_what_is_placed() -> None:
     roomy = msgspec.structs.replace(FLEET[0], manifest=msgspec.Raw(msgspec.json.encode(manifest)))
     log = await log_of(roomy, binding(4, dynamic))
     assert await after(log, scale={KEY: 40}) == {"nginx": {"m1": 40}}
-    moved = outcomes(await world_of(log), Suppositions(capacity=("m1:pods=5",)), {KEY: 40}, NOW)
+    moved = outcomes(await world_of({FACTS.name: log}), Suppositions(capacity=("m1:pods=5",)), {KEY: 40}, NOW)
     assert [(item.fails, item.given) for item in moved] == [(True, {"m1": 4})]
     assert "not enough" in moved[0].after
 
@@ -221,7 +221,7 @@ async def test_simulation_obeys_quotas_that_are_enforced() -> None:
     log = MemoryLog(FACTS)
     for fact in limited(*QUOTA):
         await log.append([NewMessage(fact.subject, encode(fact.event))])
-    world = await world_of(log)
+    world = await world_of({FACTS.name: log})
     moved = outcomes(world, Suppositions(), {named("one"): 6}, NOW + 60)
     assert [(item.key.name, item.fails) for item in moved] == [("one", True)]
     assert "QuotaExceeded" in moved[0].after

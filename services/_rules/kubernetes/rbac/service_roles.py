@@ -41,7 +41,7 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
             "resources": ["cronfederatedhpas/status", "federatedhpas/status"],
             "verbs": ["patch"],
         },
-        _rule("*", "*/scale", "get", "update"),
+        _rule("*", "*/scale", "get", "patch", "update"),
         _rule("custom.metrics.k8s.io", "*", "get", "list"),
         _rule("external.metrics.k8s.io", "*", "get", "list"),
         _rule("autoscaling", "horizontalpodautoscalers", *_READ),
