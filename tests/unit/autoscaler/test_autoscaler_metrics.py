@@ -51,8 +51,8 @@ class Offered:
         reader: Any = SimpleNamespace(members={}, samples=self.samples, answers=self.answers)
         self.metrics = AutoscalerMetrics(self.kit, self.state, reader, self.timer, 15.0)
 
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.kit.registry.get_sample_value(name, labels)
+    def value(self, metric: str, /, **labels: str) -> float | None:
+        return self.kit.registry.get_sample_value(metric, labels)
 
 
 def test_replicas_and_conditions_are_those_of_the_facts() -> None:
