@@ -18,7 +18,7 @@ from schemas.keys import PolicyKey
 from services._kit.base.metrics import KitMetrics
 from services._kit.kube.client import ApiError, Unreachable
 from services.autoscaler.metrics import AutoscalerMetrics, RoundTimer
-from services.autoscaler.reading.member_samples import MemberSamples
+from services.autoscaler.reading.sample_questions import MemberSamples
 from services.autoscaler.schedule_decision import LATE
 from services.autoscaler.state import AutoscalerState
 from tests.support.facts import raw
