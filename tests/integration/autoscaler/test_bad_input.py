@@ -154,7 +154,7 @@ async def test_targets_and_limits_that_cannot_be_are_named(stage: Stage) -> None
     await control.delete(resource_path("", "v1", "configmaps", "default", "settings"))
 
 
-async def test_change_that_was_asked_for_before_the_start_is_settled_once(stage: Stage) -> None:
+async def test_change_asked_for_before_the_start_is_settled_once(stage: Stage) -> None:
     ground = stage.ground
     written, lost = await stage.target(3, 3), await stage.target(2, 2)
     for target in (written, lost):

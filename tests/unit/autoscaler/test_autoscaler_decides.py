@@ -189,7 +189,7 @@ def test_replicas_stay_shown_while_the_scale_cannot_be_read() -> None:
     assert (status["currentReplicas"], status["desiredReplicas"]) == (7, 7)
 
 
-def test_change_that_was_asked_for_is_verified_and_not_made_again() -> None:
+def test_change_that_was_asked_for_is_verified_not_repeated() -> None:
     asked = decided(None, given(4, cpu(80)), NOW)
     assert unsettled(asked)
     taken_up = take_up(asked)

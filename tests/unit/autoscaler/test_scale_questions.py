@@ -18,11 +18,11 @@ from services._kit.kube.client import Unreachable
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services.autoscaler.decide import decide
 from services.autoscaler.reading.member_pods import MemberPods, MemberScale
-from services.autoscaler.reading.scale_questions import MemberScales, corrected, doubtful
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.round_rules import followed
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Scale
+from services.autoscaler.reading.scale_questions import MemberScales, corrected, doubtful
 from services.autoscaler.replica_rules import follows_members, replicas_of_members
 from services.autoscaler.scaling_effects import Rescale, Round
 from services.autoscaler.settings import AutoscalerSettings
