@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from services._kit.base.metrics import NAMESPACE, KitMetrics, exponential
-from services._rules.autoscaling.scaling_gauges import condition_rows, replica_rows, rule_rows
+from services._rules.autoscaling.gauge_rows import condition_rows, replica_rows, rule_rows
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.schedule_decision import MISSED
 from services.autoscaler.state import AutoscalerState

@@ -1,7 +1,8 @@
 """Reads cron schedules as controllers of Kubernetes do, and says when one is due next.
 
 Not those of every cron: Sunday is 0 only, `L` and `#` are unknown, `@every 5m` and `TZ=` are known; an hour that a
-change of the clocks skips has no run, one that comes twice has two. `cronsim` reads all of these otherwise.
+change of the clocks skips has no run, one that comes twice has two. Source: docs/sources.md#schedules; why no library
+walks them: docs/adr/0035-schedules-of-replicas.md.
 """
 
 from __future__ import annotations

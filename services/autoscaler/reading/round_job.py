@@ -9,10 +9,10 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules.autoscaling.metric_specs import MetricSpec, metric_specs
 from services._rules.kubernetes.selectors import Selector
-from services.autoscaler.reading.member_samples import Samples, Uses
 from services.autoscaler.reading.metric_source import Answer, Question
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.round_rules import scales_to_zero
+from services.autoscaler.reading.sample_questions import Samples, Uses
 from services.autoscaler.reading.scale_access import Scale
 from services.autoscaler.scaling_effects import Refusal
 from services.autoscaler.state import Target

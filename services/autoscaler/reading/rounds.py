@@ -24,8 +24,6 @@ from services._rules.autoscaling.scaling_conditions import SCALING_ACTIVE
 from services._rules.kubernetes.selectors import LabelSelectorError, parse_selector
 from services._rules.metrics.metric_questions import CUSTOM, EXTERNAL
 from services.autoscaler.reading.member_pods import MemberPods
-from services.autoscaler.reading.member_samples import MemberSamples, Samples, Uses
-from services.autoscaler.reading.member_scales import MemberScales, corrected, doubtful
 from services.autoscaler.reading.metric_source import MetricSource, Question, RoundAnswers
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import Shape
@@ -40,7 +38,9 @@ from services.autoscaler.reading.round_rules import (
     shared_samples,
     unique_views,
 )
+from services.autoscaler.reading.sample_questions import MemberSamples, Samples, Uses
 from services.autoscaler.reading.scale_access import Scales, scale_path
+from services.autoscaler.reading.scale_questions import MemberScales, corrected, doubtful
 from services.autoscaler.replica_rules import follows_members
 from services.autoscaler.scaling_effects import Refusal, Round
 from services.autoscaler.settings import AutoscalerSettings

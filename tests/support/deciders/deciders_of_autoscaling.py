@@ -15,8 +15,8 @@ from services._rules.constants import CRON_FEDERATED_HPA, FEDERATED_HPA
 from services.autoscaler import decide as scaling
 from services.autoscaler import state as autoscaler
 from services.autoscaler.app import Autoscaler
-from services.autoscaler.reading.member_scales import doubtful
 from services.autoscaler.reading.round_rules import pending
+from services.autoscaler.reading.scale_questions import doubtful
 from services.autoscaler.replica_rules import follows_members, replicas_of_members
 from services.autoscaler.scaling_effects import Outcome, Refusal, Round
 from services.autoscaler.schedule_decision import Schedule, decide_schedule

@@ -18,7 +18,7 @@ from schemas.keys import PolicyKey
 from services._kit.base.metrics import KitMetrics
 from services._kit.kube.client import ApiError, Unreachable
 from services.autoscaler.metrics import AutoscalerMetrics, RoundTimer
-from services.autoscaler.reading.member_samples import MemberSamples
+from services.autoscaler.reading.sample_questions import MemberSamples
 from services.autoscaler.schedule_decision import LATE
 from services.autoscaler.state import AutoscalerState
 from tests.support.facts import raw
@@ -51,8 +51,8 @@ class Offered:
         reader: Any = SimpleNamespace(members={}, samples=self.samples, answers=self.answers)
         self.metrics = AutoscalerMetrics(self.kit, self.state, reader, self.timer, 15.0)
 
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.kit.registry.get_sample_value(name, labels)
+    def value(self, metric: str, /, **labels: str) -> float | None:
+        return self.kit.registry.get_sample_value(metric, labels)
 
 
 def test_replicas_and_conditions_are_those_of_the_facts() -> None:
@@ -145,6 +145,12 @@ class Pods:
         return {}
 
 
+async def answers(samples: MemberSamples, wanted: dict[str, set[str]], *, everything: bool) -> dict[str, Any]:
+    async with asyncio.TaskGroup() as group:
+        asked = samples.ask(wanted, group, everything=everything)
+    return {cluster: uses for cluster, task in asked.items() if (uses := task.result()) is not None}
+
+
 def test_members_without_samples_are_shown_until_they_answer() -> None:
     members: dict[str, Any] = {"m1": Pods(), "m2": Pods(Unreachable("no answer within 5 s"))}
     heard: list[bool] = []
@@ -153,7 +159,7 @@ def test_members_without_samples_are_shown_until_they_answer() -> None:
     samples._members, samples._heard = members, heard.append
 
     def asked(*clusters: str, everything: bool = True) -> set[str]:
-        return set(asyncio.run(samples.read({cluster: {"shop"} for cluster in clusters}, everything=everything)))
+        return set(asyncio.run(answers(samples, {cluster: {"shop"} for cluster in clusters}, everything=everything)))
 
     def shown(cluster: str) -> float | None:
         return offered.value("fleetlog_autoscaler_member_samples", member_cluster=cluster)
@@ -171,5 +177,5 @@ def test_members_without_samples_are_shown_until_they_answer() -> None:
     assert (shown("m1"), shown("m2"), shown("m3")) == (None, 1, None)
     samples.forget()
     assert shown("m2") is None
-    assert asyncio.run(samples.read({"m1": {"a", "b"}}, everything=True)) == {"m1": {}}
+    assert asyncio.run(answers(samples, {"m1": {"a", "b"}}, everything=True)) == {"m1": {}}
     assert members["m1"].asked[-1] == ""

@@ -96,12 +96,12 @@ class Api:
         return msgspec.json.encode({"items": answer})
 
 
-def ask(api: Api, *questions: Question) -> dict[Question, Any]:
-    source = ControlPlaneMetrics(api, 5.0, 4)  # type: ignore[arg-type]  # only `request` is used
+def ask(api: Api, *questions: Question, timeout: float = 5.0, at_once: int = 4) -> dict[Question, Any]:
+    source = ControlPlaneMetrics(api, timeout, at_once)  # type: ignore[arg-type]  # only `request` is used
 
     async def answered() -> dict[Question, Any]:
         async with asyncio.TaskGroup() as group:
-            answers = RoundAnswers(source, group, 5.0, lambda *_: None)
+            answers = RoundAnswers(source, group, timeout, lambda *_: None)
             return dict(zip(questions, await asyncio.gather(*map(answers.of, questions)), strict=True))
 
     return asyncio.run(answered())
@@ -181,8 +181,7 @@ def test_questions_that_hang_end_together() -> None:
 
     api = Mute({})
     questions = [replace(QUEUE, metric=f"m{number}") for number in range(20)]
-    source = ControlPlaneMetrics(api, 0.01, 2)  # type: ignore[arg-type]  # only `request` is used
-    found = asyncio.run(source.ask(frozenset(questions)))
+    found = ask(api, *questions, timeout=0.01, at_once=2)
     assert len(api.asked) == 2
     assert all("all questions together" in found[question].problem for question in questions)
 

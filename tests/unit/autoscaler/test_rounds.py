@@ -169,7 +169,7 @@ async def test_member_without_an_answer_is_a_problem_of_the_metric() -> None:
     found = {given.key.name: given for given in await ground.read()}
     assert usage(found["web"]) == 80
     assert "no answer within 5 s" in found["api"].readings[0].problem
-    assert ground.rounds.troubles == {"m2": "no answer within 5 s"}
+    assert ground.rounds.samples.problems == {"m1": "", "m2": "no answer within 5 s"}
 
 
 async def test_members_that_did_not_answer_are_asked_last() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from schemas.events.autoscaling import RuleRun, ScheduleAdvanced, ScheduleReleased
 from schemas.keys import PolicyKey
+from services._rules.autoscaling.cron_schedule import parse_schedule
 from services._rules.autoscaling.timestamps import moment, seconds
 from services._rules.decision import Decision
 from services.autoscaler.schedule_decision import (
@@ -166,6 +168,25 @@ def test_hour_that_the_clocks_skip_has_no_run() -> None:
     rule = {**RULE, "schedule": "30 2 * * *", "timeZone": "Europe/Berlin"}
     _, found = decided(None, at("2026-03-28T12:00:00Z"), schedule(rule))
     assert found.wake_at == at("2026-03-30T00:30:00Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "after", "run"),
+    [
+        ("47 3 * * *", "Pacific/Chatham", "2026-04-04T03:47:00+13:45", "2026-04-05T03:47:00+12:45"),
+        ("12 3 * * *", "Australia/Lord_Howe", "2022-10-01T03:12:00+10:30", "2022-10-02T03:12:00+11:00"),
+        ("* 3 * * 0,5", "Australia/Lord_Howe", "2029-03-30T22:02:59+11:00", "2029-04-01T03:00:00+10:30"),
+        ("45 1 * * *", "Australia/Lord_Howe", "2022-04-03T01:45:00+11:00", "2022-04-03T01:45:00+10:30"),
+        ("0 0 * * *", "America/Santiago", "2026-09-05T00:00:00-04:00", "2026-09-07T00:00:00-03:00"),
+    ],
+)
+def test_clocks_that_change_within_an_hour_or_at_midnight(text: str, zone: str, after: str, run: str) -> None:
+    assert parse_schedule(text, zone).after(at(after)) == at(run)
+
+
+@pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 4,6 *"])
+def test_schedule_of_no_day_ends(text: str) -> None:
+    assert parse_schedule(text, "Pacific/Chatham").after(MORNING) is None
 
 
 def test_hour_that_comes_twice_has_two_runs() -> None:

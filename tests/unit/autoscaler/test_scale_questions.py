@@ -18,11 +18,11 @@ from services._kit.kube.client import Unreachable
 from services._rules.constants import RETAIN_REPLICAS_LABEL
 from services.autoscaler.decide import decide
 from services.autoscaler.reading.member_pods import MemberPods, MemberScale
-from services.autoscaler.reading.member_scales import MemberScales, corrected, doubtful
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.round_rules import followed
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Scale
+from services.autoscaler.reading.scale_questions import MemberScales, corrected, doubtful
 from services.autoscaler.replica_rules import follows_members, replicas_of_members
 from services.autoscaler.scaling_effects import Rescale, Round
 from services.autoscaler.settings import AutoscalerSettings
@@ -111,7 +111,7 @@ GOOD = {"spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "app=web"
 async def read(answers: dict[str, Any]) -> tuple[Any, list[bool]]:
     heard: list[bool] = []
     members = {name: Opened(answer) for name, answer in answers.items() if answer != "away"}
-    found = await MemberScales(members, heard.append).read({name: {PATH} for name in answers}, 0.2)
+    found = await MemberScales(members, heard.append).read(answers, PATH, 0.2)
     return found, heard
 
 
@@ -196,12 +196,11 @@ def test_other_templates_keep_their_replicas(labels: dict[str, str], placement: 
 class Templates:
     """The control plane's scale of the template, and no metrics."""
 
+    def known(self, *_: object) -> None:
+        return None
+
     async def read(self, *_: object) -> Scale:
         return Scale(2, "app=web")
-
-    async def ask(self, questions: frozenset[Any]) -> dict[Any, Any]:
-        assert not questions
-        return {}
 
 
 async def rounds_of(*events: Any, syncer: bool, **answers: Any) -> Round:
@@ -213,7 +212,7 @@ async def rounds_of(*events: Any, syncer: bool, **answers: Any) -> Round:
     reader = Rounds(settings, state, templates, templates, members, lambda _: None)
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"}
     watched = Watched("u1", 1, Raw(b'{"maxReplicas":9,"metrics":[]}'), {"annotations": {}}, {}, reference)
-    (found,) = await reader.read({HPA: watched}, lambda: facts.NOW)
+    (found,) = await reader.read({HPA: watched}, lambda: facts.NOW, lambda _: None)
     assert sum(reader.answers["scale", result] for result in ("success", "error")) == len(answers)
     return found
 
