@@ -115,6 +115,8 @@ class Distribution:
                 self._left(worker)
                 if content:
                     self._report(failure(f"the end of process {worker.number}", ("tests", None, "end"), content))
+            case _:
+                raise RuntimeError(f"process {worker.number} sent {kind!r}")
 
     def _over(self, worker: Worker) -> None:
         """What a process ran last is over."""

@@ -1,4 +1,4 @@
-"""Reads objects of a cluster over HTTP by kubectl's names for kinds: looking again and again starts no processes."""
+"""Asks a cluster over HTTP by kubectl's names for kinds: looking again and again starts no processes."""
 
 from __future__ import annotations
 
@@ -75,13 +75,21 @@ class Reader:
             found += self._read(f"{self._path(one, namespace)}{query}").get("items") or ()
         return found
 
+    def create(self, kind: str, manifest: Manifest, namespace: str = "") -> Manifest:
+        """Create an object as it is; raises Unread."""
+        return self._read(self._path(kind, namespace), "POST", manifest)
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """Delete an object, without waiting until it is gone; raises Unread."""
+        self._read(f"{self._path(kind, namespace)}/{quote(name)}", "DELETE")
+
     def may(self, verb: str, resource: str, namespace: str = "default") -> bool:
         """Whether its user may do that to `deployments.apps` or `serviceaccounts/token`; raises Unread."""
         whole, _, group = resource.partition(".")
         name, _, part = whole.partition("/")
         asked = {"verb": verb, "group": group, "resource": name, "subresource": part, "namespace": namespace}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-        answer = self._read(_REVIEWS, {**review, "spec": {"resourceAttributes": asked}})
+        answer = self._read(_REVIEWS, "POST", {**review, "spec": {"resourceAttributes": asked}})
         return bool(answer["status"]["allowed"])
 
     def _path(self, kind: str, namespace: str) -> str:
@@ -110,7 +118,7 @@ class Reader:
                 for name in filter(None, (item["name"], item.get("singularName"), item["kind"].lower(), *short)):
                     self._kinds.setdefault(name, kind)
 
-    def _read(self, path: str, posted: Manifest | None = None) -> Manifest:
+    def _read(self, path: str, method: str = "GET", body: Manifest | None = None) -> Manifest:
         if self._context is None:
             self._load()
         kept: _Connection | None = getattr(self._kept, "connection", None)
@@ -121,23 +129,20 @@ class Reader:
             )
         used = kept.sock is not None
         try:
-            return self._asked(kept, path, posted)
+            return self._asked(kept, path, method, body)
         except (OSError, HTTPException) as error:
             kept.close()
             # A connection may have ended meanwhile, with its server or because it was idle.
             if used and not isinstance(error, TimeoutError):
-                return self._read(path, posted)
+                return self._read(path, method, body)
             raise Unread(0, f"{path}: {error!r}") from None
 
-    def _asked(self, connection: _Connection, path: str, posted: Manifest | None) -> Manifest:
-        if posted is None:
-            connection.request("GET", path, headers=self._headers)
-        else:
-            headers = {**self._headers, "Content-Type": "application/json"}
-            connection.request("POST", path, msgspec.json.encode(posted), headers)
+    def _asked(self, connection: _Connection, path: str, method: str, body: Manifest | None) -> Manifest:
+        sent = None if body is None else msgspec.json.encode(body)
+        connection.request(method, path, sent, {**self._headers, "Content-Type": "application/json"})
         with connection.getresponse() as answer:
             text = answer.read()
-        if answer.status not in (200, 201):
+        if answer.status not in (200, 201, 202):
             raise Unread(answer.status, f"{path}: {answer.status} {text.decode(errors='replace')}")
         found: Manifest = msgspec.json.decode(text)
         return found
