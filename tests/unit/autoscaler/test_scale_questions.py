@@ -60,7 +60,7 @@ def labelled(**labels: str) -> Any:
     return replace(facts.template(), labels=labels)
 
 
-def test_members_are_asked_where_the_log_cannot_know_their_replicas() -> None:
+def test_members_are_asked_where_the_log_cannot_know() -> None:
     bound, shares = replace(facts.binding(), replicas=4), placed(m1=2, m2=2)
 
     def asked(*events: Any) -> list[str]:
