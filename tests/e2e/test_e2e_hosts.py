@@ -46,6 +46,13 @@ class Ground:
         done = await asyncio.to_thread(run_command, "karmadactl", *words, **variables)
         return done.returncode, done.stdout, done.stderr
 
+    async def addons(self, *words: str) -> dict[str, str]:
+        """The status of each add-on."""
+        code, out, err = await self.karmadactl("addons", "list", *words)
+        assert code == 0, err
+        _, *rows = (line.split("|")[1:3] for line in out.splitlines() if line.startswith("|"))
+        return {name.strip(): status.strip() for name, status in rows}
+
     def arguments(self) -> list[str]:
         """Arguments of init that fit this ground."""
         return [
@@ -183,17 +190,34 @@ async def test_control_plane_is_installed_removed_and_installed_again(ground: Gr
     assert code == 1
     assert f"port {ground.port} of the nodes belongs to Service fleet/kube-apiserver" in err
 
-    listed = (await ground.karmadactl("addons", "list", "-n", "fleet"))[1]
-    assert "| karmada-descheduler         | disabled |" in listed
-    assert "| karmada-scheduler-estimator | enabled  |" in listed
+    listed = await ground.addons("-n", "fleet")
+    assert listed == {
+        "karmada-descheduler": "disabled",
+        "karmada-metrics-adapter": "unknown",
+        "karmada-scheduler-estimator": "enabled",
+        "karmada-search": "enabled",
+    }
     code, out, err = await ground.karmadactl("addons", "enable", "karmada-descheduler", "-n", "fleet")
     assert (code, out) == (0, "karmada-descheduler is enabled\n"), err
-    assert "| karmada-descheduler         | enabled  |" in (await ground.karmadactl("addons", "list", "-n", "fleet"))[1]
+    assert (await ground.addons("-n", "fleet"))["karmada-descheduler"] == "enabled"
     code, out, err = await ground.karmadactl("addons", "disable", "karmada-descheduler", "-n", "fleet")
     assert code == 1
     assert "use --force" in err
     code, out, err = await ground.karmadactl("addons", "disable", "karmada-descheduler", "-n", "fleet", "--force")
     assert (code, out) == (0, "karmada-descheduler is disabled\n"), err
+
+    # The metrics adapter is what the control plane asks the gateway for, which does not run here.
+    adapter, reached = "karmada-metrics-adapter", ["-n", "fleet", "--karmada-kubeconfig", str(kubeconfig)]
+    assert (await ground.addons(*reached))[adapter] == "unhealthy"
+    code, out, err = await ground.karmadactl("addons", "disable", adapter, *reached, "--force")
+    assert (code, out) == (0, f"{adapter} is disabled\n"), err
+    assert (await ground.addons(*reached))[adapter] == "disabled"
+    code, _, err = await ground.karmadactl("addons", "enable", adapter, *reached, "--apiservice-timeout", "0")
+    assert code == 1
+    assert "metrics of members: APIService v1beta1.metrics.k8s.io: " in err
+    code, _, err = await ground.karmadactl("addons", "enable", adapter, "-n", "fleet")
+    assert code == 1
+    assert "give another with --karmada-kubeconfig" in err
 
     code, out, _ = await ground.karmadactl("deinit", "-n", "fleet", "--dry-run")
     assert code == 0

@@ -26,6 +26,19 @@ async def test_a_deployment_that_asks_for_it_keeps_its_replicas(member: Any, fre
     assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
 
 
+async def test_replicas_that_are_kept_are_no_drift(member: Any, fresh_name: str) -> None:
+    await member.apply(workload("Deployment", fresh_name, labels=KEEP))
+    web = workload("Deployment", fresh_name, labels=KEEP)
+    await member.patch(web, {"spec": {"replicas": 4}}, "scale")
+    # A change beside them is drift, and its repair leaves them as they are.
+    changed = {"name": "web", "image": "web:9"}
+    await member.patch(web, {"spec": {"template": {"spec": {"containers": [changed]}}}})
+    live = await member.until_live(
+        web, lambda live: live["spec"]["template"]["spec"]["containers"][0]["image"] == "web:1"
+    )
+    assert live["spec"]["replicas"] == 4
+
+
 @pytest.mark.parametrize("asks", [{}, {const.RETAIN_REPLICAS_LABEL: "yes"}], ids=["silent", "other-value"])
 async def test_a_deployment_that_does_not_ask_loses_them(member: Any, fresh_name: str, asks: Manifest) -> None:
     web = workload("Deployment", fresh_name, labels=asks)
