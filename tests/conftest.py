@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.runtime.service_wiring import GC_THRESHOLDS
-from tests.distribution import in_order
+from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
 
 # The same examples each time, however long they take; `--hypothesis-profile=default` draws new ones.
@@ -46,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("faults") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """By files, but files that use one installation together."""
+    return Units(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""Which tests run one after the other in one process, in which part of a run, and which of them begin first.
+"""Which tests run one after the other in one process, and which of them begin first.
 
 What takes longest begins first, so that nobody waits for it alone at the end; files that use one running installation
-stay together, so that it is started once. What starts whole installations is a part by itself, because fast tests leave
-it nothing of the processor.
+stay together, so that it is started once.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
-"""Marks of the second part."""
 POLICIES: Final = "tests/e2e: an installation for policies"
 WORKLOADS: Final = "tests/e2e: an installation for workloads"
 VIEWS: Final = "tests/e2e: an installation for views and members"
@@ -98,6 +96,8 @@ def in_order(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[unit_of(item.nodeid)])
 
 
-def part_of(item: pytest.Item) -> int:
-    """0 for what runs first, 1 for what starts whole installations."""
-    return int(any(item.get_closest_marker(mark) for mark in WHOLE_INSTALLATIONS))
+class Units(LoadScopeScheduling):
+    """Hands out units, in the order of their collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
