@@ -39,7 +39,7 @@ def test_alerts_are_raised_by_what_they_are_for(promtool: str, tmp_path: Path) -
     assert "SUCCESS" in told(promtool, "test", "rules", str(tmp_path / CASES.name))
 
 
-def test_every_alert_about_autoscaling_has_cases_for_both_outcomes() -> None:
+def test_alerts_about_autoscaling_have_cases_for_both_outcomes() -> None:
     rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
     about = {rule["alert"] for rule in rules if "autoscaler" in rule["expr"] or "federatedhpa" in rule["expr"]}
     cases = [case for test in yaml.safe_load(CASES.read_text())["tests"] for case in test["alert_rule_test"]]

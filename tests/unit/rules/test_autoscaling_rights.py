@@ -110,7 +110,7 @@ def test_rights_in_members_are_those_that_are_needed(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", CONTROL)
-def test_pods_have_no_rights_in_their_host_and_see_their_own_secrets(service: str) -> None:
+def test_pods_have_no_rights_in_the_host_but_their_secrets(service: str) -> None:
     documents = list(yaml.safe_load_all((ROOT / f"k8s/base/{service}.yaml").read_text()))
     assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {item["kind"] for item in documents}
     (pod,) = (item["spec"]["template"]["spec"] for item in documents if item["kind"] == "Deployment")
