@@ -81,7 +81,7 @@ def manifest(number: int, value: str) -> Manifest:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nothing can guess is given up sooner."""
-    monkeypatch.setattr(log_repair, "MEND_SECONDS", 4.0)
+    monkeypatch.setattr(log_repair, "MEND_SECONDS", 1.0)
 
 
 def store_of(layout: Layout) -> Path:
