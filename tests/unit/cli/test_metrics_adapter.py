@@ -50,7 +50,7 @@ class ControlPlane:
         return [self.services.get(name) for name in NAMES]
 
 
-async def test_metrics_are_served_once_enabled_and_no_more_once_disabled() -> None:
+async def test_metrics_are_served_while_it_is_enabled() -> None:
     control: Any = ControlPlane()
     assert status_of(control.found()) == "disabled"
     await enable(control, 0.0)
@@ -87,5 +87,5 @@ async def test_control_plane_without_a_gateway_is_refused() -> None:
     assert control.services == {}
 
 
-async def test_status_is_unknown_where_the_control_plane_cannot_be_asked(tmp_path: Path) -> None:
+async def test_status_is_unknown_without_a_control_plane(tmp_path: Path) -> None:
     assert await status(Reached(kubeconfig=str(tmp_path / "none"))) == "unknown"
