@@ -4,8 +4,8 @@
 
 N simulated members (100) in one process with N pods each (100). One line of JSON for the list of all pods' metrics
 (20 times, one after the other), and one for a sum of a custom metric over all members: median and slowest in
-milliseconds, bytes of an answer, and milliseconds of CPU of the gateway and of the control plane for each. Before them
-one line for the merging alone, of answers that are at hand: `--merging` measures nothing else.
+milliseconds, bytes of an answer, and milliseconds of CPU of the gateway, of the control plane and of all members for
+each. Before them one line for the merging alone, of answers that are at hand: `--merging` measures nothing else.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ async def measure(fleet: Fleet, crowd: Crowd, asked: argparse.Namespace) -> None
     async with aiohttp.ClientSession() as session:
         await filled(session, door, asked.clusters * asked.pods)
         for name, path in (("metrics_list_ms", PODS), ("metrics_sum_ms", SIZE)):
-            processes = {part: fleet.pid(part) for part in ("gateway", CONTROL)}
+            processes = {"gateway": fleet.pid("gateway"), CONTROL: fleet.pid(CONTROL), "members": crowd.pid}
             before = {part: cpu_seconds(pid) for part, pid in processes.items()}
             seconds, size, partial = [], 0, 0
             for _ in range(asked.lists):
