@@ -32,11 +32,10 @@ LOG_PAGES = {
     "docs/held-withdrawals.md": ("confirm-absence templates",),
 }
 FORESIGHT: dict[str, tuple[str, ...]] = {"docs/foresight.md": (), "docs/autoscaling.md": ()}
-_SCALING = "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_"
 SOON = {
-    f"{_SCALING}SYNC_PERIOD": "2",
-    f"{_SCALING}DOWNSCALE_STABILIZATION": "5",
-    f"{_SCALING}CPU_INITIALIZATION_PERIOD": "1",
+    "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD": "2",
+    "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION": "5",
+    "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD": "1",
 }
 """As docs/autoscaling.md says, before its `fleetlog up`."""
 OTHER_PAGES: dict[str, tuple[str, ...]] = {

@@ -78,6 +78,11 @@ def child(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.create_task(work)
 
 
+def part_of(group: asyncio.TaskGroup, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task of a group, which waits for it and ends with its error."""
+    return group.create_task(work)
+
+
 async def first_end(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Wait until one of several tasks ends; raises what it raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from services._kit.concurrency.tasks import part_of
 from services._kit.kube.answers.shapes import readable
 from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services._rules.autoscaling.pod_readings import MetricError, Sample
@@ -104,7 +105,7 @@ class RoundAnswers:
     async def of(self, question: Question) -> Answer:
         """The answer to a question."""
         if question not in self._asked:
-            self._asked[question] = self._group.create_task(self._ask(question))
+            self._asked[question] = part_of(self._group, self._ask(question))
         return await self._asked[question]
 
     async def _ask(self, question: Question) -> Answer:

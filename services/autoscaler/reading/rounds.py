@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from schemas.events.autoscaling import MetricReading
 from schemas.keys import PolicyKey
+from services._kit.concurrency.tasks import part_of
 from services._kit.kube.client import ApiError, Unreachable
 from services._rules.autoscaling.metric_specs import MetricSpec
 from services._rules.autoscaling.pod_readings import MetricError, PodView, Sample, Startup, read_pods
@@ -140,7 +141,7 @@ class Rounds:
             samples = self._samples(jobs, group, everything)
             answers = RoundAnswers(self._source, group, self._settings.metrics_timeout, self._answered)
             for job in jobs:
-                group.create_task(self._prepare(job, samples, answers, ready))
+                part_of(group, self._prepare(job, samples, answers, ready))
             for number in range(1, len(jobs) + 1):
                 fresh.append(self._round(await ready.get(), samples, now()))
                 if number % _BREATH == 0 or ready.empty():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from services._kit.concurrency.tasks import part_of
 from services._kit.kube.client import ApiError, Unreachable
 from services.autoscaler.reading.member_pods import MemberPods, PodUse
 
@@ -44,7 +45,7 @@ class MemberSamples:
             self.problems = {cluster: problem for cluster, problem in self.problems.items() if cluster in wanted}
         # Members that did not answer last time are asked after all others, whose turn they would take.
         ordered = sorted(wanted, key=lambda cluster: bool(self.problems.get(cluster)))
-        return {cluster: group.create_task(self._asked(cluster, wanted[cluster], room)) for cluster in ordered}
+        return {cluster: part_of(group, self._asked(cluster, wanted[cluster], room)) for cluster in ordered}
 
     async def _asked(self, cluster: str, namespaces: Collection[str], room: asyncio.Semaphore) -> Uses | None:
         async with room:

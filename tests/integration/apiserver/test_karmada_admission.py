@@ -300,10 +300,13 @@ async def test_kubectl_shows_the_refusal_and_applies_again(reachable: Path, tmp_
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceexports", {}),
         (
-            "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/default/serviceimports",
-            {"spec": {"type": "ClusterSetIP", "ports": [{"port": 80}]}},
+            "/apis/networking.karmada.io/v1alpha1/namespaces/default/multiclusterservices",
+            {"spec": {"types": ["CrossCluster"]}},
+        ),
+        (
+            "/apis/networking.karmada.io/v1alpha1/namespaces/default/multiclusteringresses",
+            {"spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}},
         ),
     ],
 )

@@ -48,7 +48,7 @@ CONTROL: dict[str, set[Right]] = {
         ("patch", (HPA, "federatedhpas"), ""),
         *product(["patch"], [(HPA, "federatedhpas"), (HPA, "cronfederatedhpas")], ["status"]),
         # Whatever has a scale can be a target.
-        *product(["get", "update"], KINDS, ["scale"]),
+        *product(["get", "update", "patch"], KINDS, ["scale"]),
         # The label by which members keep their replicas, and the autoscalers that call for it.
         *product(["patch"], product(["apps"], ["deployments", "statefulsets", "replicasets"]), [""]),
         *product(READ, [("autoscaling", "horizontalpodautoscalers")], [""]),
