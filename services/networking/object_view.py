@@ -106,6 +106,9 @@ class KindFollower:
     async def _run(self) -> None:
         while True:
             await self._reflector.run()
+            if not self.synced:
+                # The control plane does not serve this kind, so it has no such objects; the others go on without.
+                self.listed([])
             # The definition is not there, or is gone: what it held is gone only once it is served again without it.
             self._reflector.list_again()
             await asyncio.sleep(_RETRY_SECONDS)
