@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Final
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
@@ -22,6 +23,9 @@ from services.cli.foresight.plan_options import UndoOptions
 from services.cli.foresight.plan_text import text
 from services.cli.objects.kind_lookup import find, one_object
 from services.detector.objects.manifest_content import stripped
+
+_CONFLICT: Final = 409
+_TRIES: Final = 5
 
 
 async def undo(log: LogAndControlOptions, options: UndoOptions) -> int:
@@ -116,15 +120,27 @@ def _agreed(question: str) -> bool:
 
 
 async def write(client: KubeClient, given: Given, live: Manifest | None) -> None:
-    """Write an object over the one that was seen, or as a new one; raises Failed where it changed meanwhile."""
-    assert given.manifest is not None
-    try:
-        if live is None:
-            await client.create(given.path.rpartition("/")[0], given.manifest)
+    """Write an object over the one that was seen, or as a new one; raises Failed where it changed meanwhile.
+
+    Its resourceVersion is that of the object seen: a write in between is a conflict. One that left alone what people
+    write, as of a status or a claim, is no reason to give up.
+    """
+    wanted = given.manifest
+    assert wanted is not None
+    for attempt in range(_TRIES):
+        try:
+            if live is None:
+                await client.create(given.path.rpartition("/")[0], wanted)
+            else:
+                await client.update(given.path, wanted)
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
         else:
-            # Its resourceVersion is that of the object seen: a write in between is a conflict.
-            await client.update(given.path, given.manifest)
-    except ApiError as error:
-        if error.status == 409:
-            raise Failed(f"{given} was changed by another writer meanwhile; look again with the same command") from None
-        raise
+            return
+        present = await client.get(given.path) if live is not None and attempt < _TRIES - 1 else None
+        if live is None or present is None or stripped(_typed(present, given)) != stripped(_typed(live, given)):
+            break
+        version = present["metadata"]["resourceVersion"]
+        wanted = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
+    raise Failed(f"{given} was changed by another writer meanwhile; look again with the same command")
