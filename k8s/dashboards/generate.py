@@ -248,7 +248,9 @@ def variable(name: str, query: str) -> dict[str, Any]:
 
 def filled(query: str, window: str) -> str:
     """A query as Prometheus takes it: with everything chosen, and rates over a window."""
-    for name in {name for variables in VARIABLES.values() for name, _ in variables}:
+    names = {name for variables in VARIABLES.values() for name, _ in variables}
+    # Longer ones first: one may begin like another.
+    for name in sorted(names, key=len, reverse=True):
         query = query.replace(f"${name}", ".*")
     return query.replace(WINDOW, window)
 
