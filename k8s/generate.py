@@ -1,6 +1,7 @@
-"""Writes compose.yaml and the manifests of every service: `python -m k8s.generate`.
+"""Writes the compositions and the manifests of every service: `python -m k8s.generate`.
 
-Written by hand are the image, the log's servers (k8s/base/nats.yaml, k8s/nats.compose.conf) and what Grafana is told.
+Written by hand are the image, the log's servers (k8s/base/nats.yaml, k8s/nats.*.conf), what Grafana is told, and the
+templates and values of the charts, whose manifests are links to those of kustomize.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from typing import Final
 
 import yaml
 
-from k8s.compose import compose
-from k8s.manifests import control_plane, manifests
-from k8s.shared import HTTP, ROOT, Manifest, dns
+from k8s.compose import compose, development
+from k8s.manifests import control_plane, control_plane_accounts, manifests
+from k8s.packaging.chart_files import charts
+from k8s.prometheus_operator import kustomization as operator_kustomization
+from k8s.prometheus_operator import pod_monitor, prometheus_rules
+from k8s.shapes import HIGHLY_AVAILABLE, LOCAL
+from k8s.shared import HTTP, ROOT, RUN, Manifest, dns
+from k8s.slo import rules as slo_rules
 from k8s.stock import etcd, kube_apiserver
 from schemas.topology import SERVICES
+from services._rules.kubernetes.rbac.service_roles import SCRAPER
 from services.cli.installation.certificate_files import NAMESPACE
 
 HEADER: Final = "# Written by k8s/generate.py.\n"
@@ -31,9 +38,31 @@ def _text(*documents: Manifest) -> str:
 
 
 def scrapes() -> Manifest:
-    """Prometheus in compose: every service by its name."""
-    jobs = [{"job_name": service, "static_configs": [{"targets": [f"{dns(service)}:{HTTP}"]}]} for service in SERVICES]
-    return {"global": {"scrape_interval": "15s"}, "rule_files": ["alerts.yml"], "scrape_configs": jobs}
+    """Prometheus in compose: every instance of every service, and the control plane where it is the embedded one."""
+
+    def instances(name: str, port: int) -> list[Manifest]:
+        return [{"names": [name], "type": "A", "port": port}]
+
+    jobs: list[Manifest] = [
+        {"job_name": service, "dns_sd_configs": instances(dns(service), HTTP)} for service in (*SERVICES, "agent")
+    ]
+    control: Manifest = {
+        "job_name": "control",
+        "scheme": "https",
+        "tls_config": {
+            "ca_file": f"{RUN}/ca.crt",
+            "cert_file": f"{RUN}/tls/{SCRAPER}.crt",
+            "key_file": f"{RUN}/tls/{SCRAPER}.key",
+            "server_name": "kube-apiserver",
+        },
+        "dns_sd_configs": instances("embedded", 6443),
+    }
+    jobs.append(control)
+    return {
+        "global": {"scrape_interval": "15s"},
+        "rule_files": ["alerts.yml", "rules.yml", "slo.yml"],
+        "scrape_configs": jobs,
+    }
 
 
 def documents() -> dict[str, str]:
@@ -62,12 +91,15 @@ def documents() -> dict[str, str]:
         "resources": ["rbac.yaml"],
     }
     return {
-        "compose.yaml": _text(compose()),
+        "compose.yaml": _text(compose(LOCAL)),
+        "compose.dev.yaml": _text(development()),
+        "compose.ha.yaml": _text(compose(HIGHLY_AVAILABLE)),
         "k8s/base/kustomization.yaml": _text(kustomization),
         "k8s/base/namespace.yaml": _text(namespace),
         **{f"k8s/base/{dns(service)}.yaml": _text(*manifests(service)) for service in SERVICES},
         "k8s/control-plane/kustomization.yaml": _text(control),
         "k8s/control-plane/rbac.yaml": _text(*control_plane()),
+        "k8s/control-plane/service-accounts.yaml": _text(*control_plane_accounts()),
         "k8s/overlays/stock/etcd.yaml": _text(*etcd()),
         "k8s/overlays/stock/kube-apiserver.yaml": _text(*kube_apiserver()),
         "k8s/overlays/stock/kustomization.yaml": _text(overlay),
@@ -78,7 +110,12 @@ def documents() -> dict[str, str]:
             *kube_apiserver(),
             *(manifest for service in SERVICES for manifest in manifests(service)),
         ),
+        **{path: made if isinstance(made, str) else _text(*made) for path, made in charts().items()},
         "k8s/monitoring/prometheus.compose.yml": _text(scrapes()),
+        "k8s/monitoring/slo.yml": _text(slo_rules()),
+        "k8s/monitoring/operator/kustomization.yaml": _text(operator_kustomization()),
+        "k8s/monitoring/operator/pod-monitor.yaml": _text(pod_monitor()),
+        "k8s/monitoring/operator/prometheus-rules.yaml": _text(*prometheus_rules()),
     }
 
 

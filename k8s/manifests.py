@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from k8s.shared import API, HTTP, IMAGE, RUN, USER, WITH_API, Manifest, dns, environment
+from k8s.accounts import account_objects
+from k8s.shared import API, FRONTS, HTTP, IMAGE, RUN, WITH_API, Manifest, dns, environment
 from schemas.topology import OPTIONAL, WITHOUT_LOG
 from services._rules.kubernetes.rbac.service_roles import service_objects
 from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL
+from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 from services.cli.secrets.secret_keys import READERS
 
 TO_MEMBERS: Final = ("autoscaler", "cluster_monitor", "estimator", "executor", "gateway", "search")
-"""Services that connect to member clusters, wherever these are."""
+"""Services that connect to member clusters, wherever these are; search also to its backends."""
+TO_WEBHOOKS: Final = ("detector", "override_renderer", "status_aggregator")
+"""Services that ask interpreter webhooks of users, wherever these are."""
+LEAVES_FIRST: Final = 5
+"""Seconds for which an instance goes on answering while its address is taken out of its Service."""
+CONTROL_PORTS: Final = (443, 6443)
 MEMORY: Final = {
     "detector": 512,
     "estimator": 384,
@@ -28,7 +35,7 @@ MEMORY: Final = {
 
 def secrets(service: str) -> dict[str, str]:
     """Secrets of a service by the directory they are mounted at."""
-    found = {} if service in WITHOUT_LOG else {"log": "fleetlog-log"}
+    found = {} if service in WITHOUT_LOG else {"log": f"fleetlog-log-{dns(service)}"}
     if service in WITH_CONTROL:
         found["control"] = f"fleetlog-control-{dns(service)}"
     if service in READERS:
@@ -69,33 +76,25 @@ def deployment(service: str) -> Manifest:
             "requests": {"cpu": "50m", "memory": f"{memory // 2}Mi"},
             "limits": {"memory": f"{memory}Mi"},
         },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": name, "mountPath": f"{RUN}/{name}", "readOnly": True} for name in mounts],
+        "securityContext": confined_container(),
+        "volumeMounts": [
+            *({"name": name, "mountPath": f"{RUN}/{name}", "readOnly": True} for name in mounts),
+            # The root is read-only; libraries keep certificates in files for a moment.
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
     }
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": labels},
-    }
+    if service in FRONTS:
+        # The webhook waits by itself.
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(LEAVES_FIRST)]}}}
     pod = {
-        "serviceAccountName": dns(service),
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "topologySpreadConstraints": [spread],
+        **confined_pod(dns(service), labels, seconds=45 if service in WITH_API else 30),
         "containers": [container],
         "volumes": [
-            {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}} for name, secret in mounts.items()
+            *(
+                {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+                for name, secret in mounts.items()
+            ),
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
         ],
     }
     annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(HTTP)}
@@ -105,10 +104,16 @@ def deployment(service: str) -> Manifest:
         "metadata": {"name": dns(service), "labels": labels},
         "spec": {
             "replicas": 0 if service in OPTIONAL else 2,
+            "strategy": rolling(),
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
         },
     }
+
+
+def budget(labels: dict[str, str]) -> Manifest:
+    """One instance at a time may be evicted, however many there are: a node is drained in the end with one, too."""
+    return {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": labels}}
 
 
 def manifests(service: str) -> list[Manifest]:
@@ -128,7 +133,7 @@ def manifests(service: str) -> list[Manifest]:
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
             "metadata": metadata,
-            "spec": {"minAvailable": 1, "selector": selector},
+            "spec": budget(labels),
         },
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -165,26 +170,28 @@ def _ingress(service: str) -> list[Manifest]:
 
 
 def _egress(service: str) -> list[Manifest]:
-    """Names, the log, the control plane for those that use it, and member clusters for those that go there."""
+    """Names, the log, the control plane for those that use it; anywhere for those that go to members or webhooks."""
     rules: list[Manifest] = [
         {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
     ]
     if service not in WITHOUT_LOG:
         nats = {"matchLabels": {"app.kubernetes.io/name": "nats"}}
         rules.append({"to": [{"podSelector": nats}], "ports": [{"protocol": "TCP", "port": 4222}]})
-    if service in TO_MEMBERS:
-        # Members may be anywhere; what must not be reached from here is for the cluster's own policies to say.
-        rules.append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}, {"ipBlock": {"cidr": "::/0"}}]})
+    if service in TO_MEMBERS or service in TO_WEBHOOKS:
+        # Anywhere; what must not be reached from here is for the cluster's own policies to say. Without addresses,
+        # because some networks do not count pods among those.
+        rules.append({})
     elif service in WITH_CONTROL:
-        rules.append(
-            {
-                "to": [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "kube-apiserver"}}}],
-                "ports": [{"protocol": "TCP", "port": 6443}],
-            }
-        )
+        # In this cluster or outside, at the usual ports.
+        rules.append({"ports": [{"protocol": "TCP", "port": port} for port in CONTROL_PORTS]})
     return rules
 
 
 def control_plane() -> list[Manifest]:
     """Rights of the services in the control plane (not in the cluster they run in)."""
     return list(service_objects())
+
+
+def control_plane_accounts() -> list[Manifest]:
+    """The same rights for ServiceAccounts, where services come with tokens of the control plane."""
+    return list(account_objects())

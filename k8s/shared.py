@@ -1,4 +1,4 @@
-"""What compose.yaml and the manifests say alike: settings and files of every service, flags of a stock API server."""
+"""What compositions and manifests say alike: settings and files of every service, flags of a stock API server."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from schemas.topology import WITHOUT_LOG
-from services.cli.installation.certificate_files import WITH_CONTROL
+from services._rules.identity.service_rights import inbox_prefix
+from services.cli.installation.certificate_files import PASSWORDS, WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 
 ROOT: Final = Path(__file__).parents[1]
 IMAGE: Final = "fleetlog:0.1.0"
-ETCD_IMAGE: Final = "quay.io/coreos/etcd:v3.5.17"
-KUBE_APISERVER_IMAGE: Final = "registry.k8s.io/kube-apiserver:v1.31.4"
 HTTP: Final = 8080
 API: Final = 8443
-USER: Final = 65532
 NATS_NODES: Final = 3
 WITH_API: Final = ("gateway", "search", "webhook")
 """Services that listen for a control plane."""
@@ -31,12 +29,18 @@ def dns(service: str) -> str:
     return service.replace("_", "-")
 
 
+def log_files(service: str) -> dict[str, str]:
+    """What a service needs for the log: files below RUN, by those that `fleetlog certs` makes."""
+    return {} if service in WITHOUT_LOG else {"log/ca.crt": "ca.crt", "log/password": f"{PASSWORDS}/{service}"}
+
+
 def environment(service: str, nats: str) -> dict[str, str]:
     """Settings of a service; the same files lie at the same places in a container and in a pod."""
     log = {
         "FLEETLOG_NATS_URL": nats,
-        "FLEETLOG_NATS_USER": "hub",
-        "FLEETLOG_NATS_PASSWORD_FILE": f"{RUN}/log/hub.password",
+        "FLEETLOG_NATS_USER": service,
+        "FLEETLOG_NATS_PASSWORD_FILE": f"{RUN}/log/password",
+        "FLEETLOG_NATS_INBOX_PREFIX": inbox_prefix(service),
         "FLEETLOG_TLS_CA": f"{RUN}/log/ca.crt",
     }
     settings = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from k8s.shared import ETCD_IMAGE, KUBE_APISERVER_IMAGE, USER, Manifest, apiserver_flags, etcd_flags
+from k8s.images import ETCD_IMAGE, KUBE_APISERVER_IMAGE
+from k8s.manifests import LEAVES_FIRST, budget
+from k8s.shared import Manifest, apiserver_flags, etcd_flags
 from services.cli.installation.certificate_files import NAMESPACE
+from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 
 
 def etcd() -> list[Manifest]:
@@ -14,7 +17,7 @@ def etcd() -> list[Manifest]:
         "command": etcd_flags(f"etcd.{NAMESPACE}.svc"),
         "ports": [{"name": "client", "containerPort": 2379, "protocol": "TCP"}],
         "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tls", "mountPath": "/tls"}],
-        **_guards("client", 256),
+        **_guards({"tcpSocket": {"port": "client"}}, {"tcpSocket": {"port": "client"}}, 256),
     }
     claim = {
         "metadata": {"name": "data"},
@@ -30,45 +33,51 @@ def kube_apiserver() -> list[Manifest]:
     container = {
         "name": "kube-apiserver",
         "image": KUBE_APISERVER_IMAGE,
-        "command": ["kube-apiserver", *apiserver_flags(f"https://etcd.{NAMESPACE}.svc:2379")],
+        "command": [
+            "kube-apiserver",
+            *apiserver_flags(f"https://etcd.{NAMESPACE}.svc:2379"),
+            # Its image has nothing that could wait before it is asked to stop.
+            f"--shutdown-delay-duration={LEAVES_FIRST}s",
+        ],
         "ports": [{"name": "https", "containerPort": 6443, "protocol": "TCP"}],
         "volumeMounts": [
             {"name": "authorities", "mountPath": "/tls/ca", "readOnly": True},
             {"name": "tls", "mountPath": "/tls/pairs", "readOnly": True},
         ],
-        **_guards("https", 512),
+        **_guards(_asked("/livez"), _asked("/readyz"), 512),
     }
     mounts = {"authorities": "fleetlog-authorities", "tls": "fleetlog-kube-apiserver"}
-    workload = _workload("Deployment", "kube-apiserver", 2, container, mounts)
-    budget = {
+    workload = _workload("Deployment", "kube-apiserver", 2, container, mounts, seconds=75)
+    workload["spec"] |= {"strategy": rolling()}
+    disruptions = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "kube-apiserver"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": _labels("kube-apiserver")}},
+        "spec": budget(_labels("kube-apiserver")),
     }
     return [
         *_all(
             "kube-apiserver",
             6443,
             workload,
-            [_to("etcd", 2379), _to("gateway", 8443), _to("search", 8443), _to("webhook", 8443)],
+            # Admission webhooks and aggregated APIs of users may be anywhere.
+            [_to("etcd", 2379), _to("gateway", 8443), _to("search", 8443), _to("webhook", 8443), {}],
         ),
-        budget,
+        disruptions,
     ]
 
 
-def _guards(port: str, memory: int) -> Manifest:
-    probe = {"tcpSocket": {"port": port}, "periodSeconds": 10}
+def _asked(path: str) -> Manifest:
+    return {"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}, "timeoutSeconds": 5}
+
+
+def _guards(lives: Manifest, ready: Manifest, memory: int) -> Manifest:
     return {
-        "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
-        "livenessProbe": {**probe, "failureThreshold": 6},
-        "readinessProbe": probe,
+        "startupProbe": {**lives, "periodSeconds": 2, "failureThreshold": 60},
+        "livenessProbe": {**lives, "periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**ready, "periodSeconds": 5},
         "resources": {"requests": {"cpu": "200m", "memory": f"{memory}Mi"}, "limits": {"memory": f"{4 * memory}Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": confined_container(),
     }
 
 
@@ -76,18 +85,12 @@ def _labels(name: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "fleetlog"}
 
 
-def _workload(kind: str, name: str, replicas: int, container: Manifest, secrets: dict[str, str]) -> Manifest:
+def _workload(
+    kind: str, name: str, replicas: int, container: Manifest, secrets: dict[str, str], *, seconds: int = 30
+) -> Manifest:
     labels = _labels(name)
     pod = {
-        "serviceAccountName": name,
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **confined_pod(name, labels, seconds=seconds),
         "containers": [container],
         "volumes": [
             {"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}}

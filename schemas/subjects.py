@@ -18,6 +18,8 @@ INSTANCES = "instances"
 """Core NATS subject on which every instance of every service answers how it is."""
 PURGED = "purged"
 """Core NATS subject on which the janitor announces purged facets; a hint that may be lost."""
+SETTLED = "blob.settled"
+"""Subject of stream BLOBS without messages: what is sent there asks the leader to refuse it."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"((?:=[0-9A-F]{2})+)")
 _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
@@ -101,6 +103,11 @@ def explained(key: ObjectKey) -> str:
 def work(cluster: str, key: ObjectKey) -> str:
     """Subject of the works of one object in one cluster."""
     return f"work.{escape(cluster)}.{key_tokens(key)}"
+
+
+def work_in_all(key: ObjectKey) -> str:
+    """Pattern of the subjects of the works of one object in all clusters."""
+    return f"work.*.{key_tokens(key)}"
 
 
 def observed(cluster: str, key: ObjectKey) -> str:
@@ -191,6 +198,11 @@ def unparked(service: str, key: str) -> str:
 def heartbeat(service: str) -> str:
     """Core NATS subject on which the leader of a service shows that it lives."""
     return f"alive.{escape(service)}"
+
+
+def presence(service: str) -> str:
+    """Core NATS subject on which the instances of a service say which shard groups they lead."""
+    return f"present.{escape(service)}"
 
 
 def activity(cluster: str) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from services._kit.concurrency.event_loop import GC_THRESHOLDS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
-from services._kit.runtime.service_wiring import GC_THRESHOLDS
 from tests.distribution import Units, in_order
 from tests.natsserver import Server, make_server
 
@@ -27,6 +30,12 @@ def pytest_configure() -> None:
     """Processes that tests interrupt must not inherit that interrupts are ignored, as a shell's background jobs do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    structlog.configure = partial(_configure_uncached, structlog.configure)
+
+
+def _configure_uncached(configure: Callable[..., None], **settings: Any) -> None:
+    """Loggers keep no settings of a program that ran in this process earlier: `capture_logs` would not hear them."""
+    configure(**{**settings, "cache_logger_on_first_use": False})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """By files, but files that use one installation together."""
     return Units(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def plain_log_settings() -> None:
+    """A program that ran in this process earlier leaves no level at which nothing is said."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ class EndpointsCollected(Event, frozen=True, kw_only=True, tag="EndpointsCollect
     """The endpoints that count in one slice of a Service that a cluster exports.
 
     `name` is the slice's, `service` the Service it belongs to. A slice with more endpoints than one may hold is several
-    of these, with a number behind the name. `at` is when the cluster reported them, in seconds since 1970.
+    of these, with a number behind the name. `at` is when the cluster reported them, in seconds since 1970. `kept` is
+    why the cluster should not be used, where no other one offers the same; empty while it may be used.
     """
 
     cluster: str
@@ -21,16 +22,21 @@ class EndpointsCollected(Event, frozen=True, kw_only=True, tag="EndpointsCollect
     endpoints: tuple[SliceEndpoint, ...] = ()
     ports: tuple[PortOfSlice, ...] = ()
     at: float = 0.0
+    kept: str = ""
 
 
 class EndpointsReleased(Event, frozen=True, kw_only=True, tag="EndpointsReleased.v1"):
-    """The slice does not count any more; `reason` says why."""
+    """The slice does not count any more; `reason` says why.
+
+    `gated`: the cluster still offers it, and it counts again once the cluster may be used.
+    """
 
     cluster: str
     namespace: str
     name: str
     service: str
     reason: str = ""
+    gated: bool = False
 
 
 EndpointsEvent = EndpointsCollected | EndpointsReleased

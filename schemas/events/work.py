@@ -22,7 +22,8 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     every cluster with the same content: readers put the cluster's own marks on them
     (services/_rules/delivery/work_labels.py).
     `problem` is the error that prevented a new rendering for this cluster; the previous manifest then stays in force.
-    `policy` asks for the object where no template does (a FederatedResourceQuota), and `uid` is its uid then.
+    `policy` asks for the object where no template does (a FederatedResourceQuota, a MultiClusterService), `uid` is its
+    uid then, and `policy_id` its permanent id if it has one. `provider` is the cluster whose endpoints it holds.
     `generation` counts the works of this uid in this cluster that differ in what the member gets.
     """
 
@@ -43,6 +44,8 @@ class WorkRendered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="Wo
     problem: str = ""
     shared: bool = False
     policy: PolicyKey | None = None
+    policy_id: str = ""
+    provider: str = ""
     generation: int = 0
 
 

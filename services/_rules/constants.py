@@ -25,6 +25,10 @@ MULTICLUSTER_API: Final = f"{MULTICLUSTER_GROUP}/v1alpha1"
 EXPORTS: Final = "serviceexports"
 IMPORTS: Final = "serviceimports"
 DISCOVERY_API: Final = "discovery.k8s.io/v1"
+NETWORKING_GROUP: Final = "networking.karmada.io"
+NETWORKING_API: Final = f"{NETWORKING_GROUP}/v1alpha1"
+MULTI_CLUSTER_SERVICE: Final = "MultiClusterService"
+MULTI_CLUSTER_SERVICES: Final = "multiclusterservices"
 
 # Namespaces.
 NAMESPACE_SYSTEM: Final = "karmada-system"
@@ -40,6 +44,11 @@ FEDERATED_QUOTA_NAMESPACE_LABEL: Final = "federatedresourcequota.karmada.io/name
 FEDERATED_QUOTA_NAME_LABEL: Final = "federatedresourcequota.karmada.io/name"
 WORK_ID_LABEL: Final = "work.karmada.io/permanent-id"
 MULTI_CLUSTER_SERVICE_ID_LABEL: Final = "multiclusterservice.karmada.io/permanent-id"
+
+# Of what a MultiClusterService owns: labels of works, annotations of the Service and its binding.
+MULTI_CLUSTER_SERVICE_NAMESPACE: Final = "multiclusterservice.karmada.io/namespace"
+MULTI_CLUSTER_SERVICE_NAME: Final = "multiclusterservice.karmada.io/name"
+BINDING_MANAGED_BY_LABEL: Final = "binding.karmada.io/managed-by"
 
 # Other labels.
 MANAGED_LABEL: Final = "karmada.io/managed"
@@ -60,6 +69,7 @@ DISPATCH_CONTROLLER: Final = "endpointslice-dispatch-controller.karmada.io"
 PROVISION_CLUSTER_ANNOTATION: Final = "endpointslice.karmada.io/provision-cluster"
 SERVICE_IMPORT_ANNOTATION: Final = "fleetlog.io/service-import"
 """On a derived Service: the name of the ServiceImport that it was made for."""
+TOPOLOGY_MODE_ANNOTATION: Final = "service.kubernetes.io/topology-mode"
 
 # Annotations of claims.
 PROPAGATION_POLICY_NAMESPACE_ANNOTATION: Final = "propagationpolicy.karmada.io/namespace"
@@ -95,6 +105,7 @@ DEPENDENCIES_FINALIZER: Final = "karmada.io/binding-dependencies-distributor"
 CLUSTER_RESOURCE_BINDING_FINALIZER: Final = "karmada.io/cluster-resource-binding-controller"
 PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/propagation-policy-controller"
 CLUSTER_PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/cluster-propagation-policy-controller"
+MULTI_CLUSTER_SERVICE_FINALIZER: Final = "karmada.io/multiclusterservice-controller"
 
 # Taint keys of clusters.
 TAINT_CLUSTER_NOT_READY: Final = "cluster.karmada.io/not-ready"

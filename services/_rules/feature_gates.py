@@ -1,4 +1,4 @@
-"""Feature gates by Karmada's names, with its defaults, and how a setting turns them on and off.
+"""Feature gates by Karmada's names, with its defaults but for one, and how a setting turns them on and off.
 
 Source: docs/sources.md#feature-gates.
 """
@@ -18,7 +18,7 @@ _BETA: Final[Mapping[str, bool]] = {
     "LoggingBetaOptions": True,
     "PropagateDeps": True,
 }
-# All of them are off unless asked for.
+# All of them are off unless asked for, but for those that cost nothing while no object asks for them.
 _ALPHA: Final = (
     "FederatedQuotaEnforcement",
     "LoggingAlphaOptions",
@@ -31,7 +31,9 @@ _ALPHA: Final = (
     "StatefulFailoverInjection",
     "WorkloadAffinity",
 )
-DEFAULTS: Final[Mapping[str, bool]] = dict(sorted({**_BETA, **dict.fromkeys(_ALPHA, False)}.items()))
+_ALPHA_ON: Final = frozenset({"MultiClusterService"})
+_DEFAULT_OF_ALPHA: Final = {name: name in _ALPHA_ON for name in _ALPHA}
+DEFAULTS: Final[Mapping[str, bool]] = dict(sorted({**_BETA, **_DEFAULT_OF_ALPHA}.items()))
 # Gates of one stage; a gate that is named itself goes before them, wherever it stands.
 STAGES: Final[Mapping[str, Iterable[str]]] = {"AllAlpha": _ALPHA, "AllBeta": tuple(_BETA)}
 _KNOWN: Final = (*DEFAULTS, *STAGES)

@@ -120,6 +120,11 @@ def imported_endpoint_slice_name(endpoint_slice: str, cluster: str) -> str:
     return f"imported-{cluster}-{endpoint_slice}"
 
 
+def dispatched_endpoint_slice_name(endpoint_slice: str, cluster: str) -> str:
+    """Name under which an endpoint slice of another cluster is dispatched to consumers of its service."""
+    return f"{cluster}-{endpoint_slice}"
+
+
 def estimator_service_name(cluster: str, prefix: str = ESTIMATOR_SERVICE_PREFIX) -> str:
     """Name of the service of a cluster's capacity estimator."""
     return f"{prefix}-{cluster}"

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from services._kit.base import logs
 from services._kit.base.flags import package_of, with_flags
 from services._kit.base.settings import SettingsError, load
+from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.log.ids import default_instance
-from services._kit.runtime.service_wiring import BAD_SETTINGS, FAILED, OK, run_loop
+from services._kit.runtime.service_wiring import BAD_SETTINGS
 from services.agent.app import NAME, run_until_signal
 from services.agent.settings import AgentSettings
 

@@ -1,6 +1,7 @@
 """Runs one API server: settings from FLEETLOG_* variables, objects in JetStream (FLEETLOG_NATS_URL) or memory.
 
-FLEETLOG_NATS_CREDS names the file with its identity where the log's server asks for accounts that an operator signed.
+The identity at the log's servers and their authority come from the variables of every service: FLEETLOG_NATS_CREDS,
+FLEETLOG_NATS_USER with FLEETLOG_NATS_PASSWORD_FILE, FLEETLOG_TLS_CA.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from services._kit.base import logs
+from services._kit.base.settings import SettingsError, access_options, log_settings
 from services._kit.concurrency.supervision import Supervisor
 from services._kit.concurrency.tasks import first_of
 from services._kit.log.ids import default_instance
@@ -33,7 +35,8 @@ async def _main() -> None:
         port = whole_number(os.environ, "PORT", 6443)
         replicas = whole_number(os.environ, "REPLICAS", 1)
         drop_unreadable = flag(os.environ, "DROP_UNREADABLE", default=False)
-    except (ValueError, OSError) as error:
+        access = access_options(log_settings(os.environ))
+    except (ValueError, OSError, SettingsError) as error:
         raise Misconfigured(str(error)) from None
     store: Store
     url = os.environ.get("FLEETLOG_NATS_URL", "")
@@ -43,7 +46,6 @@ async def _main() -> None:
 
         stream = os.environ.get("FLEETLOG_APISERVER_STREAM", "OBJECTS")
         prefix = os.environ.get("FLEETLOG_APISERVER_PREFIX", "obj")
-        creds = os.environ.get("FLEETLOG_NATS_CREDS", "")
         data_dir = settings.data_dir
         assert data_dir is not None
         store = JetStreamStore(
@@ -51,7 +53,7 @@ async def _main() -> None:
             stream=stream,
             prefix=prefix,
             replicas=replicas,
-            connect_options={"user_credentials": creds} if creds else None,
+            connect_options=access,
             sealing=sealing_of(os.environ.get("FLEETLOG_SECRETS_KEY_FILE", ""), data_dir),
             drop_unreadable=drop_unreadable,
         )
@@ -89,7 +91,8 @@ def main(arguments: Sequence[str] = ()) -> None:
 
     `arguments` are of a command line of its own; in an installation the process has that of `fleetlog up`.
     """
-    from services._kit.runtime.service_wiring import BAD_SETTINGS, run_loop
+    from services._kit.concurrency.event_loop import run_loop
+    from services._kit.runtime.service_wiring import BAD_SETTINGS
 
     if {"-h", "--help"} & set(arguments):
         print(help_text.usage(), end="")  # noqa: T201 - what was asked for

@@ -56,6 +56,9 @@ _MEANING: Final = {
 _OTHERS: Final = {
     "FLEETLOG_NATS_URL": "the log's server, which keeps the objects; without it they are kept in memory",
     "FLEETLOG_NATS_CREDS": "the file with the identity for the log's server",
+    "FLEETLOG_NATS_USER": "the user for the log's server",
+    "FLEETLOG_NATS_PASSWORD_FILE": "the file with the password of this user",
+    "FLEETLOG_TLS_CA": "the authority of the certificate of the log's server",
     "FLEETLOG_SECRETS_KEY_FILE": "the file with the keys that Secrets are encrypted with",
     "FLEETLOG_LOG_LEVEL": "debug, info, warning or error (info)",
 }

@@ -26,9 +26,11 @@ from services.apiserver.auth import kubeconfig_files as kubeconfig
 from services.apiserver.auth.access_reviews import Reviews, own_kind
 from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import NODE, RBAC, AlwaysAllow, Authorizer, MastersOnly, modes_of
-from services.apiserver.auth.certificate_authority import Authority, server_context
+from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.confinement import ANONYMOUS, Confining
+from services.apiserver.auth.counted_decisions import CountedDecisions
 from services.apiserver.auth.node_identities import NodeAuthorizer, NodeRestriction
+from services.apiserver.auth.own_certificate import OwnCertificate
 from services.apiserver.auth.rbac.default_roles import default_objects
 from services.apiserver.auth.rbac.reconciliation import write_roles
 from services.apiserver.auth.rbac.role_authorizer import RoleAuthorizer
@@ -118,13 +120,14 @@ class ApiServer:
         if self._roles is not None:
             authorizer = self._roles
             self.authenticator.anonymous = ANONYMOUS
-            admission.plugins.append(RoleGrants(self._roles))
+            admission.plugins.append(RoleGrants(self._roles.index, CountedDecisions(self._roles)))
         if NODE in modes:
             authorizer = NodeAuthorizer(store, authorizer)
             admission.plugins.append(NodeRestriction(store))
         if self.settings.bootstrap_tokens:
             authorizer = Confining(authorizer)
-        admission.plugins.append(SignerRights(authorizer))
+        counted = CountedDecisions(authorizer)
+        admission.plugins.append(SignerRights(counted))
         if self.settings.profile == "current":
             own_kind(registry)
         self._authorizer = authorizer
@@ -147,17 +150,18 @@ class ApiServer:
         self.computed = ComputedGroups()
         """Groups that are computed when they are read, beside the kinds."""
         routes: list[Route] = [self.computed.route, *(c.route for c in self.controllers if hasattr(c, "route"))]
-        routes += [ChangeSetRoute(ChangeSets(self.objects), authorizer).route, self._issuer.route]
+        routes += [ChangeSetRoute(ChangeSets(self.objects), counted, self.audit.refusal).route, self._issuer.route]
         self._texts = TextWorkers()
         limits = request_limits(self.settings.limits, self._texts, store, registry)
         routes = [*routes, self.discovery.route, self._resources.route]
         aggregated = self.discovery.extra
         self.discovery.extra = lambda: [*aggregated(), *computed(self.computed)]
-        self._face = HttpFace(self.authenticator, authorizer, routes, limits, mistakes=400 if current else 500)
+        self._face = HttpFace(self.authenticator, counted, routes, limits, mistakes=400 if current else 500)
         self._face.on_refusal = self.audit.refusal
         self._face.lasts = lambda request, parts: self.aggregator is not None and self.aggregator.lasts(request, parts)
         self._resources.face = self._face
         self._runner: web.ServerRunner | None = None
+        self._certificate: OwnCertificate | None = None
 
     def may(self, identity: Identity, question: Mapping[str, str]) -> tuple[bool, str]:
         """Answer a question to the authorizer that an expression asks about someone."""
@@ -173,7 +177,10 @@ class ApiServer:
         if self._roles is not None:
             self._roles.start()
             await self._write_roles()
-        context = self._tls(host)
+        self._certificate = self._serving_certificate(host)
+        context = self.tls
+        if self._certificate is not None:
+            self._certificate.start()
         limits = connection_limits(self.settings.limits)
         server = BoundedServer(self._face.handle, limits, request_factory=self._request_factory)
         self._runner = web.ServerRunner(server, handle_signals=False)
@@ -219,6 +226,8 @@ class ApiServer:
             self.audit.close()
 
     async def _stop(self) -> None:
+        if self._certificate is not None:
+            await self._certificate.stop()
         for controller in reversed(self.controllers):
             await controller.stop()
         for task in list(self._face.tasks):
@@ -229,15 +238,18 @@ class ApiServer:
         self.objects.aside.close()
         await self.store.stop()
 
-    def _tls(self, host: str) -> ssl.SSLContext | None:
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """TLS of the server that was started; None for plain HTTP."""
+        return self._certificate.context if self._certificate is not None else None
+
+    def _serving_certificate(self, host: str) -> OwnCertificate | None:
         if not self.settings.tls:
             return None
         if self.authority is None:
             raise ValueError("TLS needs a data directory for its certificates: set data_dir or turn tls off")
-        self.authority.load()
         names = (*self.settings.tls_names, host)
-        cert, key = self.authority.server(tuple(n for n in names if n and n != "0.0.0.0"))
-        return server_context(cert, key, self.authority.ca_file)
+        return OwnCertificate(self.authority, tuple(n for n in names if n and n != "0.0.0.0"))
 
     @property
     def front_proxy(self) -> Authority | None:
@@ -288,14 +300,23 @@ class ApiServer:
                         raise
 
     def write_kubeconfig(
-        self, path: Path, *, user: str = "admin", groups: tuple[str, ...] = (MASTERS,), name: str = "fleetlog"
+        self,
+        path: Path,
+        *,
+        user: str = "admin",
+        groups: tuple[str, ...] = (MASTERS,),
+        name: str = "fleetlog",
+        address: str = "",
     ) -> None:
-        """Write a kubeconfig that lets `user` in: a client certificate with TLS, a new token without."""
+        """Write a kubeconfig that lets `user` in: a client certificate with TLS, a new token without.
+
+        `address` is the URL by which its holder reaches this server; empty: where it listens.
+        """
         if self.settings.tls and self.authority is not None:
             cert, key = self.authority.client(user, groups)
             kubeconfig.write(
                 path,
-                server=self.url,
+                server=address or self.url,
                 name=name,
                 ca=self.authority.ca_pem,
                 cert=cert.read_bytes(),
@@ -304,4 +325,4 @@ class ApiServer:
             return
         token = secrets.token_urlsafe(24)
         self.authenticator.add_token(token, Identity(user, user, groups))
-        kubeconfig.write(path, server=self.url, name=name, ca=None, cert=b"", key=b"", token=token)
+        kubeconfig.write(path, server=address or self.url, name=name, ca=None, cert=b"", key=b"", token=token)

@@ -7,6 +7,7 @@ from typing import Final
 from services.cli.backup.backup_commands import app as backup_commands
 from services.cli.backup.backup_commands import restores as restore_commands
 from services.cli.completion.completion_commands import add_completion
+from services.cli.containers.container_commands import app as container_commands
 from services.cli.foresight.foresight_commands import app as foresight_commands
 from services.cli.installation.installation_commands import app as installation_commands
 from services.cli.installation.installation_commands import crds as definition_commands
@@ -20,9 +21,10 @@ from services.cli.search.search_commands import app as search_commands
 from services.cli.secrets.secret_commands import app as secret_commands
 from services.cli.shell.program import Version, add_version, program, start
 from services.cli.simulation.simulation_commands import app as simulation_commands
+from services.cli.tracing.trace_commands import app as trace_commands
 
 GROUPS: Final = {
-    "Installation Commands": ("up", "stop", "demo", "certs", "crds"),
+    "Installation Commands": ("up", "stop", "demo", "certs", "crds", "containers"),
     "Object Commands": ("history", "explain", "trace", "events", "search", "validate"),
     "Foresight Commands": ("plan", "apply", "undo", "simulate", "replay"),
     "Operation Commands": ("status", "doctor", "parked", "confirm-absence", "sim", "topology"),
@@ -33,9 +35,10 @@ GROUPS: Final = {
 SUMMARIES: Final = {
     "stop": "Stop the installation of a directory, or what is left of it",
     "demo": "Start an installation, run a Deployment, print its history, stop",
+    "containers": "Steps of a start in containers; compose.yaml runs them",
     "certs": "Make the files that compose.yaml and k8s/ expect",
     "history": "Show what happened to one object, with times and causes",
-    "trace": "Show what a client in one member reaches of an imported Service",
+    "trace": "Show how long each step of a change took, or what clients reach",
     "undo": "Restore an earlier version of a policy or template",
     "simulate": "Show what would move if clusters, replicas or a policy changed",
     "replay": "Decide an exported log again and print what differs",
@@ -57,6 +60,7 @@ def root(version: Version = False) -> None:
 for _commands in (
     installation_commands,
     query_commands,
+    trace_commands,
     search_commands,
     foresight_commands,
     overview_commands,
@@ -67,6 +71,7 @@ for _commands in (
     secret_commands,
     nats_commands,
     definition_commands,
+    container_commands,
     validation_commands,
     simulation_commands,
 ):

@@ -50,7 +50,7 @@ from services.cluster_monitor.drain_watch import Emptying
 from services.cluster_monitor.heartbeat_timeout import Graces
 from services.cluster_monitor.heartbeats import HeartbeatRate, Malformed, heard
 from services.cluster_monitor.member_identity import fold_absence, is_another
-from services.cluster_monitor.metrics import register
+from services.cluster_monitor.metrics import probe_times, register
 from services.cluster_monitor.policy_watch import REMEDIES, TAINT_POLICIES, PolicyWatch, Watched, until_served
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
@@ -163,6 +163,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         clusters = context.projection.state.clusters
         context.health.fact("heard", lambda: {name: one.probe.at for name, one in clusters.items() if one.probe})
         register(context.metrics.reads, context.projection.state, context.clock)
+        self._probe_times = probe_times(context.metrics)
         context.health.check("watches", self._watch_trouble)
         context.health.check("clusters", lambda: "" if context.projection.state.listed else "no list of clusters yet")
 
@@ -311,13 +312,15 @@ class ClusterMonitor(Decider[MonitorState, str]):
         if wanted and prober is None:
             take, missing = partial(self._probed, name), partial(self._unprobed, name)
             interval = self._settings.cluster_status_update_frequency
+            lasted = self._probe_times.of(name)
             self._probers[name] = Prober(
-                name, self._members, spec, take, missing, interval=interval, clock=self.context.clock
+                name, self._members, spec, take, missing, interval=interval, clock=self.context.clock, lasted=lasted
             )
         elif wanted and prober is not None:
             prober.update(spec)
         elif prober is not None:
             self._close(self._probers.pop(name).close())
+            self._probe_times.forget(name)
         leaving = manifest is not None and "deletionTimestamp" in metadata
         if leaving and name not in self._emptying:
             self._emptying[name] = Emptying(name, self.context.logs, partial(self._emptied, name))

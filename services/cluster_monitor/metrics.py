@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from prometheus_client import Histogram
+
 from schemas.manifest import Manifest
 from services._kit.base.clock import Clock
-from services._kit.base.metrics import ReadCollector, Rows
+from services._kit.base.metrics import KitMetrics, ReadCollector, Rows, Timings
 from services._rules.kubernetes.quantity import QuantityError, parse
 from services.cluster_monitor.readiness import find_condition
 from services.cluster_monitor.state import MonitorState
@@ -21,6 +23,16 @@ _AMOUNTS: Final = (
     ("cpu_allocated_number", "allocated", "cpu"),
     ("pod_allocated_number", "allocated", "pods"),
 )
+
+
+def probe_times(metrics: KitMetrics) -> Timings:
+    """What probes of push members are recorded in, by member."""
+    return metrics.timings(
+        "cluster_sync_status_duration_seconds",
+        "Time that a probe of a push member took which the member answered",
+        _LABELS,
+        Histogram.DEFAULT_BUCKETS,
+    )
 
 
 def register(reads: ReadCollector, state: MonitorState, clock: Clock) -> None:

@@ -36,7 +36,8 @@ _IMPERSONATOR: Final = "impersonatorSecretRef"
 class Prober:
     """Probes one member at an interval until closed; hands every probe to `take`, and calls `missing` without any.
 
-    Where `take` returns True, the next probe follows soon.
+    Where `take` returns True, the next probe follows soon. `lasted` gets the seconds of each probe that the member
+    answered.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class Prober:
         *,
         interval: float,
         clock: Clock,
+        lasted: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._name = name
         self._members = members
         self._spec = spec
         self._take = take
+        self._lasted = lasted
         self._interval = interval
         self._clock = clock
         self._client: KubeClient | None = None
@@ -104,7 +107,10 @@ class Prober:
     async def _run(self) -> None:
         while True:
             self._early.clear()
+            began = asyncio.get_running_loop().time()
             probe = await self._probe()
+            if probe.online:
+                self._lasted(asyncio.get_running_loop().time() - began)
             soon = self._take(probe)
             self._overdue.cancel()
             self._overdue = self._expect()

@@ -37,6 +37,7 @@ from services.detector.effect_writes import Written, other_uid, refusal, write
 from services.detector.effects import (
     DeleteRebalancer,
     DetectorDecision,
+    KeepPolicy,
     NeedKey,
     ReleasePolicy,
     Tell,
@@ -84,6 +85,7 @@ class Detector(Decider[DetectorState, Key]):
         "template.>",
         "policy.>",
         "binding.>",
+        "cluster.*",
         "identity.*",
         absence_subject(SCOPE.scope),
         confirmation(SCOPE.scope),
@@ -132,7 +134,7 @@ class Detector(Decider[DetectorState, Key]):
         try:
             decode(message.subject, message.data)
         except DecodeError as error:
-            if error.unknown_tag and not message.subject.startswith("lease."):
+            if error.unknown_tag and not message.subject.startswith(("lease.", "cluster.")):
                 self._newer.add(message.subject)
                 return (_key_of(message.subject),)
         return ()
@@ -309,7 +311,14 @@ class Detector(Decider[DetectorState, Key]):
                 case Tell():
                     assert self._recorder is not None
                     (self._recorder.tell_once if effect.once else self._recorder.tell)(effect.note)
-                case WriteClaim() | WritePolicyId() | ReleasePolicy() | WriteRebalancer() | DeleteRebalancer():
+                case (
+                    WriteClaim()
+                    | WritePolicyId()
+                    | KeepPolicy()
+                    | ReleasePolicy()
+                    | WriteRebalancer()
+                    | DeleteRebalancer()
+                ):
                     self._writes.submit(effect.key, partial(self._write, effect))
                 case _:
                     raise TypeError(f"the detector has no effect {effect!r}")

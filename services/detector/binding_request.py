@@ -38,6 +38,8 @@ class DetectorOptions(Struct, frozen=True):
     """ResourceQuotaEstimate: requirements name the namespace and the priority class of pods."""
     namespaces: bool = True
     """Namespaces go to every cluster by themselves."""
+    services: bool = True
+    """MultiClusterService: the Service of its name belongs to it."""
     preemption: bool = False
     """PropagationPolicyPreemption: policies with `preemption: Always` take templates from other policies."""
 
@@ -50,6 +52,7 @@ def options_of(gates: Mapping[str, bool]) -> DetectorOptions:
         affinities=gates["WorkloadAffinity"],
         dependencies=gates["PropagateDeps"],
         quotas=gates["ResourceQuotaEstimate"],
+        services=gates["MultiClusterService"],
         preemption=gates["PropagationPolicyPreemption"],
     )
 

@@ -19,6 +19,7 @@ from services._rules.interpreter import InterpretError
 from services._rules.interpreter.result_cache import ResultPending
 from services._rules.policies.matching import Template, template_of
 from services._rules.policies.policy_claims import Claim, claim_template
+from services._rules.policies.service_claims import claim_service, is_claimed_by_service
 from services._rules.secrets.secret_objects import is_secret
 from services.detector.binding_request import Unresolved, priority_class, same_request, succeeding
 from services.detector.claims.policy_decision import REPLACED
@@ -28,10 +29,11 @@ from services.detector.effects import NOTHING, DetectorDecision, Effect, NeedKey
 from services.detector.event_messages import not_interpreted, overrides_missing, preempted_by, told_of, unresolved
 from services.detector.indexes.ranked_templates import rank_of
 from services.detector.objects.manifest_content import stripped
-from services.detector.policies.claim_writes import claim_write, foreseen
+from services.detector.policies.claim_writes import claim_write, foreseen, unclaimed
 from services.detector.policies.lazy_activation import encode, held_back, ours
 from services.detector.policies.policy_view import PolicyView
 from services.detector.policies.reschedule_requests import with_request
+from services.detector.policies.shared_services import ends_claims, sharing
 from services.detector.state import DetectorState
 
 Fact = TemplateChanged | TemplateDeleted | BindingRequested | BindingReleased
@@ -63,6 +65,11 @@ def _decided(state: DetectorState, key: ObjectKey, now: float) -> DetectorDecisi
         return _gone(state, key, absence.why_gone(state.guard, key, key in state.told)) if known else NOTHING
     template = template_of(manifest)
     metadata = manifest["metadata"]
+    service = sharing(state, key)
+    if service is not None and not state.skip.skips_object(template):
+        return _shared(state, key, manifest, service, now)
+    if is_claimed_by_service(manifest) and ends_claims(state):
+        return _orphaned(state, key, manifest, unclaimed(manifest), "no MultiClusterService claims it any more")
     if (metadata.get("labels") or {}).get(const.TEMPLATE_CLAIMED_BY_LABEL):
         required = _required(state, key, manifest, manifest, now)
         return msgspec.structs.replace(required or NOTHING, waiting=_waits(state, key, False))
@@ -153,6 +160,19 @@ def _propagated(
         decision,
         effects=[*decision.effects, *writes],
         waiting=None if unfinished else _waits(state, key, False),
+        lacking=_lacks(state, key, ()),
+    )
+
+
+def _shared(state: DetectorState, key: ObjectKey, manifest: Manifest, view: PolicyView, now: float) -> DetectorDecision:
+    """A Service that belongs to a MultiClusterService, whatever policy selects it (docs/sources.md#services)."""
+    claimed = claim_service(manifest, view.permanent_id, view.key)
+    writes = claim_write(key, manifest, claimed)
+    decision = _applied(state, key, claimed, view, now, bears=not writes, reason=f"{view.key} claims it")
+    return msgspec.structs.replace(
+        decision,
+        effects=[*decision.effects, *writes],
+        waiting=_waits(state, key, False),
         lacking=_lacks(state, key, ()),
     )
 

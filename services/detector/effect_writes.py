@@ -6,11 +6,11 @@ from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules.secrets.redaction import refusal_of_secret
 from services._rules.secrets.secret_objects import is_secret_resource
-from services.detector.effects import DeleteRebalancer, ReleasePolicy, WritePolicyId, WriteRebalancer
-from services.detector.kind_watch import PLURALS
+from services.detector.effects import DeleteRebalancer, KeepPolicy, ReleasePolicy, WritePolicyId, WriteRebalancer
+from services.detector.kind_watch import GROUPS, PLURALS
 from services.detector.policies.claim_writes import WriteClaim
 
-Written = WriteClaim | WritePolicyId | ReleasePolicy | WriteRebalancer | DeleteRebalancer
+Written = WriteClaim | WritePolicyId | KeepPolicy | ReleasePolicy | WriteRebalancer | DeleteRebalancer
 
 
 async def write(client: KubeClient, effect: Written) -> None:
@@ -20,6 +20,8 @@ async def write(client: KubeClient, effect: Written) -> None:
             await client.patch(*_patch_of(effect))
         case ReleasePolicy():
             await _release(client, effect)
+        case KeepPolicy():
+            await _keep(client, effect)
         case WriteRebalancer():
             metadata = {"uid": effect.uid, "resourceVersion": effect.resource_version}
             path = _rebalancer_path(effect.key, "status")
@@ -52,6 +54,17 @@ async def _release(client: KubeClient, effect: ReleasePolicy) -> None:
     await client.patch(path, {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}})
 
 
+async def _keep(client: KubeClient, effect: KeepPolicy) -> None:
+    """Add the finalizer to the policy as it stands, unless it is being deleted."""
+    path = _policy_path(effect.key)
+    metadata = (await client.get(path))["metadata"]
+    finalizers = metadata.get("finalizers") or ()
+    if metadata.get("uid") != effect.uid or effect.finalizer in finalizers or "deletionTimestamp" in metadata:
+        return
+    changed = {"resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers, effect.finalizer]}
+    await client.patch(path, {"metadata": changed})
+
+
 def _patch_of(effect: WriteClaim | WritePolicyId) -> tuple[str, dict[str, object]]:
     match effect:
         case WriteClaim():
@@ -69,7 +82,8 @@ def _patch_of(effect: WriteClaim | WritePolicyId) -> tuple[str, dict[str, object
 
 
 def _policy_path(key: PolicyKey) -> str:
-    return resource_path("policy.karmada.io", "v1alpha1", PLURALS[key.kind], key.namespace, key.name)
+    group = GROUPS.get(key.kind, "policy.karmada.io")
+    return resource_path(group, "v1alpha1", PLURALS[key.kind], key.namespace, key.name)
 
 
 def _rebalancer_path(key: PolicyKey, subresource: str = "") -> str:

@@ -22,6 +22,14 @@ class WritePolicyId(Struct, frozen=True):
     id: str
 
 
+class KeepPolicy(Struct, frozen=True):
+    """Add the finalizer to a policy that may claim something from now on."""
+
+    key: PolicyKey
+    uid: str
+    finalizer: str
+
+
 class ReleasePolicy(Struct, frozen=True):
     """Remove the finalizer from a policy that is deleted and claims nothing any more."""
 
@@ -64,7 +72,7 @@ class Tell(Struct, frozen=True):
     once: bool = True
 
 
-Effect = WriteClaim | WritePolicyId | ReleasePolicy | WriteRebalancer | DeleteRebalancer | NeedKey | Tell
+Effect = WriteClaim | WritePolicyId | KeepPolicy | ReleasePolicy | WriteRebalancer | DeleteRebalancer | NeedKey | Tell
 
 
 class DetectorDecision(Decision, frozen=True):

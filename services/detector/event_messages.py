@@ -9,7 +9,8 @@ import msgspec
 
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
-from services._rules.constants import POLICY_API
+from services._rules.constants import MULTI_CLUSTER_SERVICE, NETWORKING_API, POLICY_API
+from services._rules.endpoints.multi_cluster_services import marker_key
 from services._rules.interpreter import Operation
 from services._rules.kubernetes.event_objects import Note
 from services._rules.names import namespaced_key
@@ -61,6 +62,14 @@ def of_policy(view: PolicyView, reason: str, message: str, *, warning: bool = Tr
     plural = "clusterpropagationpolicies" if view.key.kind == "ClusterPropagationPolicy" else "propagationpolicies"
     named = ObjectKey("policy.karmada.io", plural, view.key.namespace, view.key.name)
     return Note(named, view.uid, POLICY_API, view.key.kind, reason, message[:LONGEST], "resource-detector", warning)
+
+
+def gated(view: PolicyView) -> Note:
+    """The Event about a MultiClusterService while its feature gate is off."""
+    gate = MULTI_CLUSTER_SERVICE
+    message = f"feature gate {gate} is off, so nothing is made of it; set FLEETLOG_FEATURE_GATES={gate}=true"
+    named = marker_key(view.key.namespace, view.key.name)
+    return Note(named, view.uid, NETWORKING_API, gate, "FieldNotActedOn", message, "resource-detector", warning=True)
 
 
 def overrides_missing(key: ObjectKey, manifest: Manifest, view: PolicyView, lacking: Sequence[PolicyKey]) -> Note:

@@ -16,6 +16,7 @@ from services._kit.concurrency.tasks import end, set_within
 from services._kit.identity.identity_gate import EndpointIdentity, Gate, Locator, place_of_kept, place_of_manifest
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable, resource_path
 from services._kit.kube.list_watch import AsBytes, Decoded, Kept, Reflector, known_uid
+from services._rules.constants import MULTI_CLUSTER_SERVICE, MULTI_CLUSTER_SERVICES, NETWORKING_GROUP
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.policies.change_set_marks import mark_of
 from services.detector.dependencies.required_objects import Served
@@ -43,10 +44,13 @@ PLURALS: Final = {
     "ClusterOverridePolicy": "clusteroverridepolicies",
     "FederatedResourceQuota": "federatedresourcequotas",
     "WorkloadRebalancer": "workloadrebalancers",
+    MULTI_CLUSTER_SERVICE: MULTI_CLUSTER_SERVICES,
 }
+GROUPS: Final = {"WorkloadRebalancer": "apps.karmada.io", MULTI_CLUSTER_SERVICE: NETWORKING_GROUP}
+"""Groups of those kinds that are not of `policy.karmada.io`."""
 _POLICIES: Final = {
-    "apps.karmada.io": frozenset({"WorkloadRebalancer"}),
-    "policy.karmada.io": frozenset(PLURALS) - {"WorkloadRebalancer"},
+    **{group: frozenset({kind}) for kind, group in GROUPS.items()},
+    "policy.karmada.io": frozenset(PLURALS) - GROUPS.keys(),
     "config.karmada.io": frozenset(INTERPRETERS),
 }
 """Kinds that configure how objects are propagated, limited, rescheduled or interpreted, by group."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from schemas.keys import ObjectKey
 from schemas.subjects import template as template_subject
-from services._kit.base.log_errors import LogError, Refused
+from services._kit.base.log_errors import LogError, Refused, StreamFull
 from services._kit.runtime.service import Context
 from services.detector.effects import NeedKey
 from services.detector.state import DetectorState, Key
@@ -61,6 +61,8 @@ class ManifestStorage:
             if vault is None:
                 raise Refused(0, _NO_KEY)
             context.projection.state.digest_keys[key.namespace] = await vault.digests(key.namespace)
+        except StreamFull as error:
+            self._later(context, key, error)
         except Refused as error:
             if self.refused.get(key) != effect.uid:
                 self.refused[key] = effect.uid
@@ -69,9 +71,12 @@ class ManifestStorage:
                 await context.appender.park(key, str(error), 0, template_subject(key))
             return
         except LogError as error:
-            log.warning("key_not_read", namespace=key.namespace, reason=str(error))
-            self.again[key] = context.clock.monotonic() + _PATIENCE
+            self._later(context, key, error)
         context.mark((key,))
+
+    def _later(self, context: Detecting, key: ObjectKey, error: LogError) -> None:
+        log.warning("key_not_read", namespace=key.namespace, reason=str(error))
+        self.again[key] = context.clock.monotonic() + _PATIENCE
 
     def key_changed(self, context: Detecting, namespace: str) -> None:
         """A namespace's key was dropped: its present Secrets are stored again, under the new one."""

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, field
 
 from schemas.codec import Known
 from schemas.events.binding import BindingEvent, BindingReleased, BindingRequested
+from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceReleased, ControlPlaneIdentified
 from schemas.events.policy import PolicyChanged, PolicyDeleted, PolicyEvent
 from schemas.events.template import TemplateChanged, TemplateDeleted, TemplateEvent
@@ -21,6 +22,7 @@ from schemas.subjects import policy as policy_subject
 from schemas.subjects import template as template_subject
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
+from services._rules.constants import MULTI_CLUSTER_SERVICE
 from services._rules.facets import ServiceState
 from services._rules.history.retention import all_closed
 from services._rules.interpreter import Interpreter
@@ -41,6 +43,7 @@ from services.detector.objects.template_bytes import Templates
 from services.detector.policies.claim_writes import claimed_policy
 from services.detector.policies.policy_view import PROPAGATION_KINDS, PolicyView, viewed
 from services.detector.policies.reschedule_requests import Rebalancing
+from services.detector.policies.shared_services import Members, concerned_by
 from services.detector.policies.template_keys import KeysByKind, LackingTemplates
 
 
@@ -58,7 +61,7 @@ SCOPE: Final = ScopeKey("templates")
 
 OVERRIDE_KINDS: Final = ("OverridePolicy", "ClusterOverridePolicy")
 POLICY_KINDS: Final = (*PROPAGATION_KINDS, *OVERRIDE_KINDS)
-RECORDED_KINDS: Final = ("FederatedResourceQuota", "WorkloadRebalancer")
+RECORDED_KINDS: Final = ("FederatedResourceQuota", "WorkloadRebalancer", MULTI_CLUSTER_SERVICE)
 """Kinds that are put on record like policies, and that no matching of templates depends on."""
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
@@ -108,6 +111,7 @@ class DetectorState(ServiceState):
     """Recorded objects whose deletion a watch reported."""
     rebalancing: Rebalancing = field(default_factory=Rebalancing)
     """What WorkloadRebalancers ask of bindings."""
+    members: Members = field(default_factory=Members)
 
     def priority_of(self, name: str) -> int | None:
         """Value of a PriorityClass of the control plane; None where there is none."""
@@ -144,7 +148,9 @@ class DetectorState(ServiceState):
 
 
 def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable[Key]:
-    """Take in one of the detector's own facts."""
+    """Take in one of the detector's own facts, or which clusters are members."""
+    if isinstance(event, ClusterChanged | ClusterRemoved):
+        return state.members.take(event, state.policies)
     state.subjects[subject] = seq
     match event:
         case TemplateChanged() | TemplateDeleted():
@@ -153,7 +159,7 @@ def fold(state: DetectorState, seq: int, subject: str, event: Known) -> Iterable
                 return _ended(state, event.key)
         case BindingRequested() | BindingReleased():
             before = state.binding_facts.get(event.key)
-            rebalanced = state.rebalancing.take(event)
+            rebalanced = state.rebalancing.take(event, before)
             if isinstance(before, BindingRequested) and before.policy is not None:
                 forget_claim(state.claimed, before.policy.key, event.key)
             state.binding_facts[event.key] = event
@@ -217,10 +223,9 @@ def _reinterpreted(state: DetectorState, event: PolicyEvent) -> list[Key]:
 
 
 def _released(state: DetectorState, policy: PolicyKey) -> tuple[Key, ...]:
-    """A deleted policy of which a claim ended; it may disappear now."""
+    """A policy that claims nothing any more, and may disappear by that."""
     view = state.policies.get(policy)
-    waits = view is not None and view.match is not None and view.match.terminating and bool(view.finalizer)
-    return (policy,) if waits else ()
+    return (policy,) if view is not None and view.awaits_release else ()
 
 
 def take_kinds(state: DetectorState, found: Iterable[tuple[str, str, Served]]) -> list[Key]:
@@ -315,7 +320,7 @@ def take_policy(state: DetectorState, key: PolicyKey, manifest: Manifest | None)
         if key.kind in INTERPRETERS:
             return [key, *_reinterpreted(state, PolicyDeleted(key=key, uid=""))]
         if key.kind in RECORDED_KINDS:
-            return [key]
+            return concerned_by(key)
         if known is None:
             return ()
         state.selecting.drop(key)
@@ -342,7 +347,7 @@ def _entered(state: DetectorState, key: PolicyKey, manifest: Manifest) -> Iterab
         changed = PolicyChanged(key=key, uid=view.uid, manifest=Raw(msgspec.json.encode(stripped(manifest))))
         return [key, *_reinterpreted(state, changed)]
     if key.kind in RECORDED_KINDS:
-        return [key]
+        return concerned_by(key)
     if view.match is not None:
         state.selecting.put(key, key.namespace, view.match.selectors)
     state.edited.add(key)

@@ -62,7 +62,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         self._looking: asyncio.Task[None] | None = None
 
     def fold(self, state: ExecutorState, message: Message, event: Known) -> Iterable[LaneKey]:
-        """Apply one event."""
+        """Apply one event; what concerns a cluster of another shard group is left to that one."""
+        if isinstance(event, WorkEvent | WorkObserved) and not self.group.owns(event.cluster):
+            return ()
         if self._acting and self._deliveries is not None:
             self._deliveries.take(message, event)
         if isinstance(event, PolicyChanged | PolicyDeleted):
@@ -77,6 +79,10 @@ class Executor(BaseService[ExecutorState, LaneKey]):
                     # A replaced leader may still append what it had begun: the present state is observed after it.
                     self._lanes[event.cluster][1].look_at(event.key)
         return touched
+
+    def unit_of(self, key: LaneKey) -> str:
+        """The work is divided by cluster."""
+        return key[0]
 
     def _requeue(self, state: ExecutorState, kinds: frozenset[Target]) -> None:
         """Enqueue in all lanes the objects of kinds whose interpretation changed."""
@@ -135,9 +141,9 @@ class Executor(BaseService[ExecutorState, LaneKey]):
 
     def _open_all(self) -> None:
         state = self.state
-        for name in list(state.clusters):
+        for name in filter(self.group.owns, list(state.clusters)):
             self._open(name)
-        for name in state.removed:
+        for name in filter(self.group.owns, state.removed):
             self._abandon(name)
 
     async def on_following(self) -> None:
@@ -151,7 +157,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if self._looking is not None:
             await end(self._looking)
         for cluster in lanes:
-            self.context.metrics.reads.forget(cluster=cluster)
+            self.context.metrics.reads.forget(member_cluster=cluster)
         await asyncio.gather(*(lane.close() for _, lane in lanes.values()))
         await self._reports.close()
 
@@ -201,7 +207,7 @@ class Executor(BaseService[ExecutorState, LaneKey]):
         if current is not None:
             del self._lanes[cluster]
             self._reached.pop(cluster).close()
-            self.context.metrics.reads.forget(cluster=cluster)
+            self.context.metrics.reads.forget(member_cluster=cluster)
             task = spawn(f"lane-close:{cluster}", current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

@@ -27,6 +27,7 @@ FILTERS: Final = (
     "template.>",
     "policy.>",
     "binding.>",
+    "endpoints.>",
     "cluster.*",
     "estimate.>",
     "eviction.>",

@@ -15,6 +15,7 @@ from schemas.events.policy import PolicyChanged
 from schemas.events.template import TemplateChanged
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
+from services._rules.constants import MULTI_CLUSTER_SERVICE
 from services._rules.interpreter import Interpreter
 from services._rules.interpreter.configuration import KINDS as INTERPRETERS
 from services._rules.interpreter.configuration import Reinterpret, unconfigured
@@ -34,6 +35,7 @@ from services.scheduler.state import SchedulerState
 from services.scheduler.state import fold as fold_scheduler
 
 _encode = msgspec.json.Encoder().encode
+_KNOWN: Final = (*POLICY_KINDS, MULTI_CLUSTER_SERVICE)
 
 
 class Circumstances(Struct, frozen=True):
@@ -105,9 +107,9 @@ class World(Struct):
     def begin(self) -> None:
         """Take the objects of the control plane from the facts about them, once all facts are folded."""
         state = self.detector
-        state.listed |= {*POLICY_KINDS, *INTERPRETERS}
+        state.listed |= {*_KNOWN, *INTERPRETERS}
         for policy, known in list(state.policy_facts.items()):
-            if isinstance(known, PolicyChanged) and policy.kind in POLICY_KINDS:
+            if isinstance(known, PolicyChanged) and policy.kind in _KNOWN:
                 list(take_policy(state, policy, msgspec.json.decode(known.manifest)))
         # What they mean for templates was decided when they were recorded.
         state.edited.clear()

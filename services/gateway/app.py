@@ -11,9 +11,11 @@ import structlog
 from schemas.codec import Known
 from schemas.events.cluster import ClusterRemoved
 from schemas.topology import FACTS, OBSERVED
+from services._kit.base.clock import SystemClock
+from services._kit.credentials.serving_certificate import CertificateWatch
 from services._kit.log.stream_port import Message
 from services._kit.proxying.caller_limits import CallerBounds, CallerLimits
-from services._kit.proxying.front_identity import Authenticator, tls_of
+from services._kit.proxying.front_identity import Authenticator, certificate_of, watched_tls
 from services._kit.runtime.service import BaseService, Context
 from services.gateway.front.caller_reviews import CallerReviews
 from services.gateway.front.front import Front
@@ -44,9 +46,10 @@ class Gateway(BaseService[GatewayState, Place]):
         self._settings = settings
         # Bad settings end the process before it connects.
         Authenticator(settings, "gateway", passes_on=bool(settings.upstream_url))
-        tls_of(settings)
+        certificate_of(settings, SystemClock().now)
         self.catalog = Catalog(secrets.randbits(16), settings.watch_changes)
         self.api: Api | None = None
+        self._tls: CertificateWatch | None = None
         self._ways: MemberWays | None = None
         self._measuring: Measuring | None = None
         self._state = GatewayState()
@@ -78,8 +81,10 @@ class Gateway(BaseService[GatewayState, Place]):
         )
         members = await self._members(context, limits)
         measured = self._measured(context, limits)
+        self._tls = watched_tls(settings, context.clock.now, context.health, context.metrics.reads)
         self.api = Api(
             self._settings,
+            self._tls.context if self._tls is not None else None,
             reader,
             histories,
             context.health,
@@ -147,6 +152,8 @@ class Gateway(BaseService[GatewayState, Place]):
         """End watches and stop listening."""
         if self.api is not None:
             await self.api.stop()
+        if self._tls is not None:
+            await self._tls.stop()
         if self._measuring is not None:
             self._measuring.close()
         if self._ways is not None:

@@ -113,10 +113,12 @@ class QuestionMetrics:
         self._silent = reads.tally(
             f"{NAMESPACE}_gateway_metric_members_silent",
             "Questions about metrics that a member did not answer",
-            "member",
+            "member_cluster",
         )
         self._left_out = reads.tally(
-            f"{NAMESPACE}_gateway_metric_values_left_out", "Metrics of a member that could not be used", "member"
+            f"{NAMESPACE}_gateway_metric_values_left_out",
+            "Metrics of a member that could not be used",
+            "member_cluster",
         )
 
     def silent(self, member: str) -> None:

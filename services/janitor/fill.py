@@ -61,13 +61,9 @@ class StreamWatch(Periodic):
         """Shares of bounded streams."""
         return [((fill.stream,), fill.ratio) for fill in self.fills if fill.most > 0]
 
-    def sizes(self) -> Rows:
-        """Bytes of every stream."""
-        return [((fill.stream,), float(fill.bytes)) for fill in self.fills]
-
-    def limits(self) -> Rows:
-        """Bytes that every stream may hold, -1 where it is unbounded."""
-        return [((fill.stream,), float(fill.most)) for fill in self.fills]
+    def counts(self, of: Callable[[Fill], int]) -> Callable[[], Rows]:
+        """One number of every stream."""
+        return lambda: [((fill.stream,), float(of(fill))) for fill in self.fills]
 
     def raised(self) -> Rows:
         """1 for a stream in alarm."""

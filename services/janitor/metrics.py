@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from msgspec import Struct, field
 
 from services._kit.base.metrics import ReadCollector
+from services._rules.log.stream_limits import Fill
 from services.janitor.blob_gc import BlobStats
 from services.janitor.fill import StreamWatch
 from services.janitor.state import JanitorState
@@ -20,11 +24,22 @@ class JanitorStats(Struct):
     blobs: BlobStats = field(default_factory=BlobStats)
 
 
+_STREAMS: Final[tuple[tuple[str, str, Callable[[Fill], int]], ...]] = (
+    ("bytes", "Bytes that a stream of the log holds", lambda fill: fill.bytes),
+    ("limit_bytes", "Bytes that a stream may hold, -1: unbounded", lambda fill: fill.most),
+    ("messages", "Messages that a stream of the log holds", lambda fill: fill.messages),
+    ("consumers", "Consumers of a stream", lambda fill: fill.consumers),
+    ("replicas", "Replicas that a stream is to have", lambda fill: fill.replicas),
+    ("replicas_current", "Replicas of a stream that have everything, its leader among them", lambda fill: fill.current),
+    ("replica_lag", "Messages that the slowest replica of a stream lacks", lambda fill: fill.behind),
+)
+
+
 def register_fill(reads: ReadCollector, watch: StreamWatch) -> None:
     """Offer how full the streams of the log are."""
     stream = ("stream",)
-    reads.table("fleetlog_stream_bytes", "Bytes that a stream of the log holds", stream, watch.sizes)
-    reads.table("fleetlog_stream_limit_bytes", "Bytes that a stream may hold, -1: unbounded", stream, watch.limits)
+    for name, text, of in _STREAMS:
+        reads.table(f"fleetlog_stream_{name}", text, stream, watch.counts(of))
     reads.table("fleetlog_stream_fill_ratio", "Share of its bytes that a stream holds", stream, watch.ratios)
     reads.table("fleetlog_stream_alarm", "1 while a stream is so full that it needs room", stream, watch.raised)
 

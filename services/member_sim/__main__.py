@@ -43,7 +43,7 @@ def main() -> None:
     except ValueError as e:
         print(f"member_sim: {e}", file=sys.stderr)  # noqa: T201 - there is no log yet
         sys.exit(2)
-    from services._kit.runtime.service_wiring import run_loop
+    from services._kit.concurrency.event_loop import run_loop
 
     run_loop(_main(settings))
 

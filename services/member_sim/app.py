@@ -66,6 +66,8 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
             git_version=settings.version,
             tokens={token: Identity("admin", "admin", (MASTERS,))},
             audit_log=settings.audit_log,
+            public_url=settings.public_url,
+            tls_names=(settings.public_host,) if settings.public_host else (),
             authorization=settings.authorization,
             admission=False,
             # The loop does it, by the clock of the member.
@@ -99,7 +101,7 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
         try:
             await admin.start(settings.admin_port)
             await _until_settled(loop, playing)
-            server.write_kubeconfig(kubeconfig, name=settings.name)
+            server.write_kubeconfig(kubeconfig, name=settings.name, address=settings.public_url)
             _keep(settings.data_dir / "admin.url", admin.url)
             log.info("member ready", member=settings.name, url=server.url, faults=admin.url)
             if ready is not None:
@@ -135,7 +137,7 @@ def store_of(settings: MemberSettings) -> Store:
             stream=settings.stream,
             prefix=prefix,
             replicas=settings.replicas,
-            connect_options={"user_credentials": settings.nats_creds} if settings.nats_creds else None,
+            connect_options=settings.log_access(),
             # A cluster of its own keeps keys of its own.
             sealing=sealing_of("", settings.data_dir),
         )

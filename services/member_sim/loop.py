@@ -21,6 +21,7 @@ from services.member_sim.world.world_model import (
     NODES,
     PODS,
     Config,
+    Decision,
     Key,
     Reservations,
     Turn,
@@ -47,10 +48,18 @@ class Letters:
 
 
 class Loop:
-    """Simulates one cluster over an API port until it is stopped."""
+    """Simulates one cluster over an API port until it is stopped; `decide` is what its controllers do about a key."""
 
-    def __init__(self, api: Api, config: Config, now: Callable[[], float], state: State | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        now: Callable[[], float],
+        state: State | None = None,
+        decide: Callable[[State, Key, Turn], Decision] = decide,
+    ) -> None:
         self.state = state or State()
+        self._decision = decide
         self.config = config
         self.loaded = asyncio.Event()
         self._api = api
@@ -171,7 +180,7 @@ class Loop:
 
     def _decide(self, key: Key, turn: Turn) -> None:
         try:
-            decision = decide(self.state, key, turn)
+            decision = self._decision(self.state, key, turn)
         except Exception:
             log.exception("an object cannot be decided", resource=key.resource, namespace=key.namespace, name=key.name)
             self._again_later(key)

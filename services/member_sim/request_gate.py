@@ -61,6 +61,6 @@ class Gate:
         runner = self._server._runner
         if runner is None:
             return
-        context = self._server._tls(self._host)
+        context = self._server.tls
         site = web.TCPSite(runner, self._host, self._server.port, ssl_context=context, backlog=1024, reuse_address=True)
         await site.start()

@@ -5,9 +5,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
+from services._kit.base.settings import Settings, access_options
 from services._rules.kubernetes.quantity import QuantityError, parse
 from services.member_sim.world.world_model import Config
 
@@ -26,10 +28,17 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URLs of the log's servers, with commas."""
     nats_creds: str = ""
     """File with the credentials for these servers; empty where the URL contains them."""
+    nats_user: str = ""
+    nats_password_file: str = ""
+    """File with the password of `nats_user`."""
+    tls_ca: str = ""
+    """File with the authority that signed the certificates of these servers."""
     replicas: int = 1
     """Servers that keep the member's objects."""
     data_dir: Path = Path(".fleetlog/member1")
     kubeconfig: Path | None = None
+    public_url: str = ""
+    """Where others reach the member, for its kubeconfig and its certificate; empty: where it listens."""
     token: str = ""
     """Bearer token of the cluster's administrator; drawn at random when empty."""
     admin_token: str = ""
@@ -42,6 +51,8 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
     ready_delay: float = 0.1
     """Seconds until a placed pod is ready."""
+    dual_stack: bool = False
+    """Whether pods have an address of IPv6 beside that of IPv4."""
     authorization: str = "Node,RBAC"
     """How requests are decided, as in a cluster: Node,RBAC by roles; AlwaysAllow lets every identity do everything."""
     audit_log: Path | None = None
@@ -62,11 +73,30 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
             version=self.version,
             region=self.region,
             ready_delay=self.ready_delay,
+            dual_stack=self.dual_stack,
             ca=ca,
+        )
+
+    @property
+    def public_host(self) -> str:
+        """The host of `public_url`."""
+        return urlsplit(self.public_url).hostname or ""
+
+    def log_access(self) -> dict[str, Any]:
+        """Options of the client of the log's servers; raises SettingsError for a file that cannot be read."""
+        return access_options(
+            Settings(
+                nats_creds=self.nats_creds,
+                nats_user=self.nats_user,
+                nats_password_file=self.nats_password_file,
+                tls_ca=self.tls_ca,
+            )
         )
 
     def check(self) -> None:
         """Raise ValueError naming the setting that cannot work."""
+        if self.public_url and not self.public_host:
+            raise ValueError(f"public_url {self.public_url!r}: give a URL, such as https://member1:6443")
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name {self.name!r}: use at most 48 lower-case letters, digits and '-'")
         for name, quantity in (("cpu", self.cpu), ("memory", self.memory)):

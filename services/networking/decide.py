@@ -8,24 +8,30 @@ from typing import Final
 from schemas.endpoints import ServiceSlice
 from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.manifest import Manifest
-from services._rules.constants import EXPORTS, IMPORTS
+from services._rules.constants import EXPORTS, IMPORTS, MULTI_CLUSTER_SERVICES
 from services._rules.decision import Decision
 from services._rules.endpoints.derived_services import CLUSTER_SET_IP, differs, taken
 from services._rules.endpoints.export_conditions import ClusterExport, export_conditions, import_problems, merged
+from services._rules.endpoints.health_gates import NONE, OPEN, Gate, admitted, gate
 from services._rules.endpoints.imported_slices import ImportedSlice, imported
+from services._rules.endpoints.locality import EVERYWHERE, Locality, locality
 from services._rules.endpoints.reported_slices import pieces
 from services._rules.kubernetes.event_objects import note_about
+from services.networking.dispatching.provided_endpoints import Shown, is_provider, provided, shown
 from services.networking.service_objects import (
     ControlObjects,
     DropService,
     DropSlice,
     PutService,
     PutSlice,
+    ReadManifest,
     ShowAddresses,
     ShowStatus,
     Tell,
+    TellOf,
     involved,
     object_key,
+    shared_service,
 )
 from services.networking.state import Export, ExportedService, NetworkingState, ServiceName
 
@@ -43,26 +49,43 @@ def decide(state: NetworkingState, name: ServiceName, given: ControlObjects, now
     """
     found = state.services.get(name, _UNKNOWN)
     reasons = {cluster: _left_out(state, found, cluster, now, patience) for cluster in _clusters(found)}
-    wanted = dict(_wanted(name, found, reasons))
+    gates = _gates(state, name, reasons, now)
+    offered = dict(_wanted(name, found, reasons))
+    wanted = admitted(offered, gates)
+    counting = {**dict(provided(state.shared, (name.namespace, name.name), found.collected)), **wanted}
     events: list[EndpointsCollected | EndpointsReleased] = []
-    for place, event in wanted.items():
+    for place, event in counting.items():
         if not _same(found.collected.get(place), event):
             events.append(event)
     for (cluster, slice_name), before in found.collected.items():
-        if (cluster, slice_name) not in wanted:
-            reason = reasons[cluster] or f"{cluster} has no such slice any more"
+        if (cluster, slice_name) not in counting:
+            gated = (cluster, slice_name) in offered
+            left = "" if is_provider(state.shared, (name.namespace, name.name), cluster) else reasons[cluster]
+            reason = left or (gates[cluster].reason if gated else f"{cluster} has no such slice any more")
             events.append(
                 EndpointsReleased(
-                    cluster=cluster, namespace=name.namespace, name=slice_name, service=before.service, reason=reason
+                    cluster=cluster,
+                    namespace=name.namespace,
+                    name=slice_name,
+                    service=before.service,
+                    reason=reason,
+                    gated=gated,
                 )
             )
     offers = {
-        cluster: _offer(cluster, report, reasons[cluster], wanted)
+        cluster: _offer(cluster, report, reasons[cluster], gates.get(cluster, OPEN).reason, wanted)
         for cluster, report in found.reports.items()
         if cluster in found.asked and cluster in state.members
     }
-    effects = [*_slices(name, given, wanted), *_derived(name, given, offers), *_exported(name, given, offers, now)]
-    return Decision(events, _wake_at(state, found, now, patience), effects)
+    shows = shown(state.shared, (name.namespace, name.name), given.shared, now)
+    importers = state.backing.importers(name.namespace, name.name)
+    near = locality(wanted.values(), state.places, importers) if given.spreads else EVERYWHERE
+    effects: list[object] = [*_slices(name, given, wanted, near), *_derived(name, given, offers)]
+    effects += _exported(name, given, offers, now)
+    effects += _shared(state, name, given, shows)
+    effects += [ReadManifest(name, digest) for digest in _unread(state, name)]
+    wakes = (_wake_at(state, found, gates, now, patience), shows.wake_at)
+    return Decision(events, min((at for at in wakes if at is not None), default=None), effects)
 
 
 def _clusters(found: ExportedService) -> set[str]:
@@ -81,10 +104,31 @@ def _left_out(state: NetworkingState, found: ExportedService, cluster: str, now:
     return ""
 
 
-def _wake_at(state: NetworkingState, found: ExportedService, now: float, patience: float) -> float | None:
-    """When the next cluster that is not ready has been so for too long."""
+def _gates(state: NetworkingState, name: ServiceName, reasons: Mapping[str, str], now: float) -> dict[str, Gate]:
+    """Which of the clusters that export it should not be used at present."""
+    pressing = state.tainted or state.backing.evicts(name.namespace)
+    backings = state.backing.backings(name.namespace, name.name) if pressing else NONE
+    return {
+        cluster: gate(cluster, state.members[cluster], backings, now)
+        for cluster, reason in reasons.items()
+        if not reason
+    }
+
+
+def _unread(state: NetworkingState, name: ServiceName) -> list[str]:
+    """Manifests without which it is not known whose pods leave a cluster; none while nothing leaves."""
+    if not (state.tainted or state.backing.evicts(name.namespace)):
+        return []
+    return state.backing.unread(name.namespace)
+
+
+def _wake_at(
+    state: NetworkingState, found: ExportedService, gates: Mapping[str, Gate], now: float, patience: float
+) -> float | None:
+    """When the next cluster that is not ready has been so for too long, or a gate opens or closes by itself."""
     silent = (state.members[cluster] for cluster in _clusters(found) if cluster in state.members)
     due = [reach.since + patience for reach in silent if not reach.ready and reach.since + patience > now]
+    due += [item.until for item in gates.values() if item.until is not None and item.until > now]
     return min(due, default=None)
 
 
@@ -117,32 +161,36 @@ def _wanted(
 
 def _same(before: EndpointsCollected | None, now: EndpointsCollected) -> bool:
     """Whether a slice says what was collected of it last."""
-    return before is not None and (before.service, before.address_type, before.endpoints, before.ports) == (
-        now.service,
-        now.address_type,
-        now.endpoints,
-        now.ports,
-    )
+    return before is not None and _content(before) == _content(now)
 
 
-def _offer(cluster: str, report: Export, reason: str, wanted: Collected) -> ClusterExport:
+def _content(event: EndpointsCollected) -> tuple[object, ...]:
+    return (event.service, event.address_type, event.endpoints, event.ports, event.kept)
+
+
+def _offer(cluster: str, report: Export, reason: str, gated: str, wanted: Collected) -> ClusterExport:
     """What the status says of a cluster: what counts of it, or what it reported where that does not count."""
     counting = tuple(
         ServiceSlice(event.name, event.address_type, event.endpoints, event.ports)
         for (owner, _), event in wanted.items()
         if owner == cluster
     )
-    problem = reason or report.problem
+    if gated:
+        reason = "" if counting else gated
+        gated = f"no other cluster offers the same, or it would not be used: {gated}" if counting else gated
+    problem = reason or gated or report.problem
     if report.slices is None:
         problem = problem or "it has not reported its endpoints; an agent of an earlier version does not"
     return ClusterExport(counting or report.slices or (), problem, counts=not reason)
 
 
-def _slices(name: ServiceName, given: ControlObjects, wanted: Collected) -> Iterator[PutSlice | DropSlice]:
+def _slices(
+    name: ServiceName, given: ControlObjects, wanted: Collected, near: Locality
+) -> Iterator[PutSlice | DropSlice]:
     """The EndpointSlices of the control plane: one for each that counts."""
     expected: dict[str, ImportedSlice] = {}
     for event in wanted.values():
-        item = imported(event)
+        item = imported(event, near)
         expected[item.name] = item
     for slice_name, item in expected.items():
         present = given.slices.get(slice_name)
@@ -194,3 +242,19 @@ def _exported(
     conditions = merged(given.export.conditions, export_conditions(offers), given.export.generation, now)
     if conditions is not None:
         yield ShowStatus(name, EXPORTS, given.export.uid, {"conditions": conditions})
+
+
+def _shared(
+    state: NetworkingState, name: ServiceName, given: ControlObjects, shows: Shown
+) -> Iterator[ShowStatus | TellOf]:
+    """The status of the MultiClusterService, and the Events about it."""
+    if given.shared is None and (name.namespace, name.name) not in state.shared.services:
+        return
+    if given.shared is None:
+        yield TellOf(shared_service(name, "").key, ())
+        return
+    about = shared_service(name, given.shared.uid)
+    if shows.status is not None:
+        yield ShowStatus(name, MULTI_CLUSTER_SERVICES, given.shared.uid, shows.status)
+    notes = (note_about(about, item.reason, item.message, COMPONENT, warning=item.warning) for item in shows.happenings)
+    yield TellOf(about.key, tuple(notes))

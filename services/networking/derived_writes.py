@@ -8,10 +8,18 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._kit.kube.api import PASSING
 from services._kit.kube.client import ApiError, KubeClient, resource_path
-from services._rules.constants import IMPORT_CONTROLLER, MULTICLUSTER_GROUP, SLICE_MANAGED_BY_LABEL
+from services._rules.constants import (
+    IMPORT_CONTROLLER,
+    MULTI_CLUSTER_SERVICES,
+    MULTICLUSTER_GROUP,
+    NETWORKING_GROUP,
+    SLICE_MANAGED_BY_LABEL,
+)
 from services._rules.endpoints.derived_services import read_service, service_manifest, taken
 from services._rules.endpoints.imported_slices import manifest_of
+from services._rules.endpoints.ingress_backends import GROUP, INGRESS_API, INGRESS_KIND, INGRESSES
 from services._rules.names import derived_service_name
+from services.networking.ingresses.ingress_objects import MANAGER, ShowRoutes
 from services.networking.service_objects import (
     SERVICES,
     SLICES,
@@ -23,9 +31,11 @@ from services.networking.service_objects import (
     ShowStatus,
 )
 
-Write = PutSlice | DropSlice | PutService | DropService | ShowAddresses | ShowStatus
+Write = PutSlice | DropSlice | PutService | DropService | ShowAddresses | ShowStatus | ShowRoutes
 _GONE: Final = frozenset({404, 409})
 _TRIES: Final = 3
+_APPLY: Final = "application/apply-patch+yaml"
+_AS_MANAGER: Final = {"fieldManager": MANAGER}
 
 
 class Busy(Exception):
@@ -67,10 +77,11 @@ class ControlWrites:
                     await self._patch(path, {"status": {"loadBalancer": {"ingress": ingress}}})
                 case ShowStatus():
                     service = write.service
-                    path = resource_path(
-                        MULTICLUSTER_GROUP, "v1alpha1", write.plural, service.namespace, service.name, "status"
-                    )
+                    group = NETWORKING_GROUP if write.plural == MULTI_CLUSTER_SERVICES else MULTICLUSTER_GROUP
+                    path = resource_path(group, "v1alpha1", write.plural, service.namespace, service.name, "status")
                     await self._patch(path, {"metadata": {"uid": write.uid}, "status": write.status})
+                case ShowRoutes():
+                    await self._apply_routes(write)
         except ApiError as error:
             if error.status in PASSING:
                 raise Busy(str(error)) from error
@@ -138,7 +149,8 @@ class ControlWrites:
             if refusal_text := taken(read_service(present), write.given):
                 raise Taken(refusal_text)
             version = present["metadata"].get("resourceVersion")
-            patch = {"metadata": {"resourceVersion": version}, "spec": manifest["spec"]}
+            annotations = manifest["metadata"]["annotations"]
+            patch = {"metadata": {"resourceVersion": version, "annotations": annotations}, "spec": manifest["spec"]}
             try:
                 await self._control.patch(_service(namespace, name), patch)
             except ApiError as error:
@@ -147,6 +159,23 @@ class ControlWrites:
                 raise
             return
         raise Busy(f"Service {namespace}/{name} changes all the time")
+
+    async def _apply_routes(self, write: ShowRoutes) -> None:
+        """No field of another manager is taken: after a refusal the watch shows which of them are another's now."""
+        name = write.ingress
+        path = resource_path(GROUP, "v1alpha1", INGRESSES, name.namespace, name.name, "status")
+        metadata = {"name": name.name, "namespace": name.namespace, "uid": write.uid}
+        body: Manifest = {
+            "apiVersion": INGRESS_API,
+            "kind": INGRESS_KIND,
+            "metadata": metadata,
+            "status": write.status,
+        }
+        try:
+            await self._control.request("PATCH", path, params=_AS_MANAGER, body=body, content_type=_APPLY)
+        except ApiError as error:
+            if error.status not in _GONE:
+                raise
 
     async def _delete(self, path: str, *, uid: str = "", version: str = "") -> None:
         try:

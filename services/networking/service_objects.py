@@ -8,10 +8,18 @@ from msgspec import Struct, field
 
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from services._rules.constants import EXPORTS, MULTICLUSTER_API, MULTICLUSTER_GROUP
-from services._rules.endpoints.derived_services import DerivedService, ServiceImport
+from services._rules.constants import (
+    EXPORTS,
+    MULTI_CLUSTER_SERVICE,
+    MULTICLUSTER_API,
+    MULTICLUSTER_GROUP,
+    NETWORKING_API,
+)
+from services._rules.endpoints.derived_services import TOPOLOGY_OFF, DerivedService, ServiceImport
 from services._rules.endpoints.imported_slices import ImportedSlice
+from services._rules.endpoints.multi_cluster_services import marker_key
 from services._rules.kubernetes.event_objects import Involved, Note
+from services.networking.dispatching.provided_endpoints import SharedObject
 from services.networking.state import ServiceName
 
 SERVICES: Final = "services"
@@ -33,11 +41,25 @@ class ControlObjects(Struct):
     asked: ServiceImport | None = None
     derived: DerivedService | None = None
     slices: dict[str, ImportedSlice] = field(default_factory=dict)
+    shared: SharedObject | None = None
+    """The MultiClusterService of its name."""
+
+    @property
+    def spreads(self) -> bool:
+        """Whether clients may be kept to endpoints near them; without an import there are none."""
+        return self.asked is not None and self.asked.topology_mode != TOPOLOGY_OFF
 
     @property
     def nothing(self) -> bool:
         """Whether there is no object of it."""
-        return not (self.export or self.asked or self.derived or self.slices)
+        return not (self.export or self.asked or self.derived or self.slices or self.shared)
+
+
+class ReadManifest(Struct, frozen=True):
+    """Read the manifest of an object of the Service's namespace, by its digest."""
+
+    service: ServiceName
+    digest: str
 
 
 class PutSlice(Struct, frozen=True):
@@ -76,7 +98,7 @@ class ShowAddresses(Struct, frozen=True):
 
 
 class ShowStatus(Struct, frozen=True):
-    """Write the status of a ServiceExport or ServiceImport (`plural`) with this uid."""
+    """Write the status of a ServiceExport, ServiceImport or MultiClusterService (`plural`) with this uid."""
 
     service: ServiceName
     plural: str
@@ -89,6 +111,18 @@ class Tell(Struct, frozen=True):
 
     about: ObjectKey
     note: Note | None
+
+
+class TellOf(Struct, frozen=True):
+    """Record Events about an object that were not recorded since the decision before; others have ended."""
+
+    about: ObjectKey
+    notes: tuple[Note, ...]
+
+
+def shared_service(name: ServiceName, uid: str) -> Involved:
+    """The MultiClusterService of a Service, as Events name it."""
+    return Involved(marker_key(name.namespace, name.name), uid, NETWORKING_API, MULTI_CLUSTER_SERVICE)
 
 
 def object_key(plural: str, name: ServiceName) -> ObjectKey:

@@ -13,11 +13,20 @@ from schemas.codec import Known
 from schemas.endpoints import ServiceSlice
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
+from schemas.events.eviction import EvictionFinished, EvictionRequested
 from schemas.events.observed import WorkObserved
+from schemas.events.placement import PlacementDecided, PlacementFailed, PlacementReleased
+from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.hints import Purged
+from services._rules.endpoints.health_gates import ClusterHealth
+from services._rules.endpoints.locality import Place, place_of
 from services._rules.endpoints.reported_slices import is_export
 from services._rules.facets import ServiceState
+from services._rules.kubernetes.taints import Taint
+from services.networking.backing_state import BackingState, FacetOfBacking, is_about_service
+from services.networking.dispatching.sharing_state import SharedServices
+from services.networking.ingresses.backend_places import BackendPlaces
 
 
 class ServiceName(Struct, frozen=True, order=True, array_like=True):
@@ -28,13 +37,6 @@ class ServiceName(Struct, frozen=True, order=True, array_like=True):
 
     def __str__(self) -> str:
         return f"services/{self.namespace}/{self.name}"
-
-
-class Reach(Struct, frozen=True):
-    """Whether a member is ready, and since when (seconds since 1970)."""
-
-    ready: bool
-    since: float = 0.0
 
 
 class Export(Struct, frozen=True):
@@ -64,6 +66,7 @@ class ExportedService(Struct):
 class _Condition(Struct, rename="camel"):
     type: str = ""
     status: str = ""
+    reason: str = ""
     last_transition_time: str = ""
 
 
@@ -71,7 +74,12 @@ class _Status(Struct):
     conditions: list[_Condition] | None = None
 
 
+class _Spec(Struct):
+    taints: list[Taint] | None = None
+
+
 class _Cluster(Struct):
+    spec: _Spec = field(default_factory=_Spec)
     status: _Status = field(default_factory=_Status)
 
 
@@ -79,10 +87,17 @@ _cluster: Final = msgspec.json.Decoder(_Cluster)
 
 
 class NetworkingState(ServiceState):
-    """The projection: Services by name, members by name."""
+    """The projection: Services by name, members by name, and on what endpoints of Services depend."""
 
     services: dict[ServiceName, ExportedService] = field(default_factory=dict)
-    members: dict[str, Reach] = field(default_factory=dict)
+    members: dict[str, ClusterHealth] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where members are."""
+    backing: BackingState = field(default_factory=BackingState)
+    shared: SharedServices = field(default_factory=SharedServices)
+    """MultiClusterServices."""
+    backends: BackendPlaces = field(default_factory=BackendPlaces)
+    """Where the Services are that MultiClusterIngresses lead to."""
 
     def of(self, name: ServiceName) -> ExportedService:
         """One Service, made on first mention."""
@@ -97,8 +112,24 @@ class NetworkingState(ServiceState):
             if cluster in found.asked or cluster in found.reports or any(by == cluster for by, _ in found.collected):
                 yield name
 
+    def concerned(self, cluster: str) -> list[ServiceName]:
+        """Services that a cluster exports or imports."""
+        found = dict.fromkeys(self.exported_by(cluster))
+        found.update(
+            dict.fromkeys(
+                name for name in self.services if cluster in self.backing.importers(name.namespace, name.name)
+            )
+        )
+        return list(found)
+
+    @property
+    def tainted(self) -> bool:
+        """Whether some member drives out what runs there."""
+        return any(health.taints for health in self.members.values())
+
     def forget(self, purged: Purged) -> None:
         """Drop Services that nothing is known of: what is purged was withdrawn or released before."""
+        self.backing.forget(purged)
         for gone in purged.objects:
             name = ServiceName(gone.key.namespace, gone.key.name)
             if is_export(gone.key) and name in self.services and self.services[name].nothing:
@@ -107,6 +138,11 @@ class NetworkingState(ServiceState):
 
 def fold(state: NetworkingState, seq: int, subject: str, event: Known) -> Iterable[ServiceName]:
     """Apply one event; the Services whose endpoints may be others."""
+    shared = [ServiceName(*name) for name in state.shared.take(event)]
+    return [*_folded(state, seq, subject, event), *shared]
+
+
+def _folded(state: NetworkingState, seq: int, subject: str, event: Known) -> Iterable[ServiceName]:
     match event:
         case WorkRendered() if is_export(event.key):
             return _asked(state, ServiceName(event.key.namespace, event.key.name), event)
@@ -125,14 +161,25 @@ def fold(state: NetworkingState, seq: int, subject: str, event: Known) -> Iterab
             state.of(name).collected.pop((event.cluster, event.name), None)
             return (name,)
         case ClusterChanged():
-            reach = _reach(event)
-            if state.members.get(event.name) == reach:
+            health, place = _health(event), place_of(event.manifest)
+            if (state.members.get(event.name), state.places.get(event.name)) == (health, place):
                 return ()
-            state.members[event.name] = reach
-            return list(state.exported_by(event.name))
+            state.members[event.name], state.places[event.name] = health, place
+            return state.concerned(event.name)
         case ClusterRemoved():
             state.members.pop(event.name, None)
-            return list(state.exported_by(event.name))
+            state.places.pop(event.name, None)
+            return state.concerned(event.name)
+        case (
+            TemplateChanged()
+            | TemplateDeleted()
+            | PlacementDecided()
+            | PlacementFailed()
+            | PlacementReleased()
+            | EvictionRequested()
+            | EvictionFinished()
+        ):
+            return _backed(state, seq, event)
         case _:
             return ()
 
@@ -160,15 +207,30 @@ def _reported(state: NetworkingState, seq: int, event: WorkObserved) -> Iterable
     return (name,)
 
 
-def _reach(event: ClusterChanged) -> Reach:
-    for item in _cluster.decode(event.manifest).status.conditions or ():
-        if item.type == "Ready" and item.status != "True":
-            # Without a moment that can be read, it counts from when this was noticed.
-            return Reach(ready=False, since=_seconds(item.last_transition_time) or event.provenance.decided_at)
-        if item.type == "Ready":
-            return Reach(ready=True)
+def _backed(state: NetworkingState, seq: int, event: FacetOfBacking) -> Iterable[ServiceName]:
+    """The Services of which other clusters may count, or be used from other places."""
+    key = event.key
+    if not state.backing.take(seq, event):
+        return ()
+    name = ServiceName(key.namespace, key.name)
+    if is_about_service(key):
+        return (name,) if name in state.services else ()
+    if not (state.tainted or state.backing.evicts(key.namespace)):
+        return ()
+    return [name for name in state.services if name.namespace == key.namespace]
+
+
+def _health(event: ClusterChanged) -> ClusterHealth:
+    """Whether a member may be used."""
+    found = _cluster.decode(event.manifest)
+    taints = tuple(taint for taint in found.spec.taints or () if taint.effect == "NoExecute")
     # A member that was just joined has no condition yet.
-    return Reach(ready=True)
+    ready = next((item for item in found.status.conditions or () if item.type == "Ready"), _Condition(status="True"))
+    if ready.status == "True":
+        return ClusterHealth(leaving=event.deleting, taints=taints)
+    # Without a moment that can be read, it counts from when this was noticed.
+    since = _seconds(ready.last_transition_time) or event.provenance.decided_at
+    return ClusterHealth(ready=False, since=since, why=ready.reason, leaving=event.deleting, taints=taints)
 
 
 def _seconds(text: str) -> float:

@@ -13,7 +13,7 @@ from schemas.codec import Known
 from schemas.codec import decode as decode_event
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
-from schemas.events.work import WorkRendered
+from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError, Refused, Unavailable
@@ -63,6 +63,7 @@ class OverrideRenderer(ObjectDecider[RendererState]):
         "descheduling.>",
         "policy.>",
         "cluster.*",
+        "endpoints.>",
         "work.>",
     )
     states = RendererState
@@ -78,7 +79,12 @@ class OverrideRenderer(ObjectDecider[RendererState]):
             self._context.mark(keys)
 
     def fold(self, state: RendererState, message: Message, event: Known) -> Iterable[ObjectKey]:
-        """Apply one event; what users configured for interpretation touches objects of some kinds."""
+        """Apply one event; what users configured for interpretation touches objects of some kinds.
+
+        Other groups' objects count by what is asked for them, never by their works.
+        """
+        if isinstance(event, WorkEvent) and not self.owns(event.key):
+            return ()
         if isinstance(event, PolicyChanged | PolicyDeleted) and event.key.kind in INTERPRETERS:
             return state.of_kinds(self._asking.take(event))
         return fold(state, message.seq, message.subject, event)
@@ -92,7 +98,8 @@ class OverrideRenderer(ObjectDecider[RendererState]):
 
     def recover(self, state: RendererState) -> Iterable[ObjectKey]:
         """Every object that is asked for, or still held somewhere."""
-        return [key for key, bound in state.objects.items() if bound.live or key in state.quotas]
+        shared = set(state.services.wanted_keys())
+        return [key for key, bound in state.objects.items() if bound.live or key in state.quotas or key in shared]
 
     def decide(self, state: RendererState, key: ObjectKey, now: float) -> Decision:
         """Works of one object; first the manifests it reads are fetched and those it names are stored."""

@@ -29,6 +29,7 @@ from services._rules.scheduling.division.weights import TargetCluster as Share
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey, is_secret
 from services.override_renderer.quota_works import assigned_works
 from services.override_renderer.render import NATIVE, Rendered, base_of, render
+from services.override_renderer.service_works import Works, service_works
 from services.override_renderer.state import Bound, RendererState, concerns
 
 
@@ -103,7 +104,6 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     blobs: list[tuple[str, bytes]] = []
     lacking: list[InterpretationQuery] = []
     missing: list[tuple[str, int]] = []
-    quota = state.quotas.get(key)
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         frozen = binding.frozen > 0 and binding.everywhere
         removing = awaits_removal(bound.tasks, _to_be_removed(state, bound, key))
@@ -113,8 +113,8 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     elif isinstance(binding, BindingRequested):
         # The template's own fact has not arrived yet: whatever stands, stands.
         return RenderDecision()
-    elif quota is not None:
-        assigned, blobs, wanted = assigned_works(state, key, bound, quota)
+    elif (asked := _asked_for(state, key, bound)) is not None:
+        assigned, blobs, wanted = asked
         events.extend(
             msgspec.structs.replace(event, generation=_generation(bound.works.get(event.cluster), event))
             for event in assigned
@@ -133,6 +133,12 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
         secret=needs_key(state, key),
         lacking=tuple(lacking),
     )
+
+
+def _asked_for(state: RendererState, key: ObjectKey, bound: Bound) -> Works | None:
+    """Works of an object that no template asks for; None where nothing else does either."""
+    quota = state.quotas.get(key)
+    return assigned_works(state, key, bound, quota) if quota is not None else service_works(state, key, bound)
 
 
 def _left_alone(bound: Bound, binding: BindingRequested, members: Sequence[str]) -> set[str]:
@@ -319,7 +325,14 @@ def _withdrawals(bound: Bound, wanted: set[str]) -> list[WorkEvent]:
 def _withdrawn_because(bound: Bound, work: WorkRendered) -> str:
     if isinstance(bound.binding, BindingRequested):
         return "nothing that runs here requires it" if bound.binding.attached else "not placed here"
-    return "binding released" if work.policy is None else f"{work.policy.kind} assigns nothing to it any more"
+    if work.policy is None:
+        return "binding released"
+    what = (
+        "needs it there no longer"
+        if work.policy.kind == const.MULTI_CLUSTER_SERVICE
+        else "assigns nothing to it any more"
+    )
+    return f"{work.policy.kind} {what}"
 
 
 def _override_policies(

@@ -11,10 +11,7 @@ from msgspec import UNSET, Raw
 from schemas.events.work import WorkEvent, WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
-from services._rules import constants as const
-from services._rules.delivery.metadata_retention import record_managed
-from services._rules.identities import work_id
-from services._rules.names import execution_namespace, work_name
+from services._rules.delivery.work_labels import marked_for_work
 from services._rules.quota.specification import KIND, Assignment, FederatedQuota
 from services.override_renderer.render import Rendered, rendered_bytes
 from services.override_renderer.state import Bound, RendererState
@@ -78,22 +75,10 @@ def _problem(key: ObjectKey, quota: FederatedQuota, assignment: Assignment) -> W
 
 def _marked(key: ObjectKey, quota: FederatedQuota, assignment: Assignment) -> Manifest:
     """The ResourceQuota with the marks of its work."""
-    cluster = assignment.cluster
-    metadata: Manifest = {
-        "name": key.name,
-        "namespace": key.namespace,
-        "labels": {
-            const.MANAGED_LABEL: const.LABEL_TRUE,
-            const.WORK_ID_LABEL: work_id(cluster, key, quota.uid),
-        },
-        "annotations": {
-            const.TEMPLATE_UID_ANNOTATION: quota.uid,
-            const.WORK_NAMESPACE_ANNOTATION: execution_namespace(cluster),
-            const.WORK_NAME_ANNOTATION: work_name(_KIND, key.name, key.namespace),
-        },
-    }
+    metadata = {"name": key.name, "namespace": key.namespace}
     spec = {"hard": dict(assignment.hard)}
-    return record_managed({"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata, "spec": spec})
+    manifest: Manifest = {"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata, "spec": spec}
+    return marked_for_work(manifest, assignment.cluster, key, quota.uid)
 
 
 def _same(before: WorkEvent, event: WorkRendered) -> bool:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
@@ -17,6 +18,7 @@ from schemas.hints import Purged
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from schemas.subjects import work
+from services._rules.constants import MULTI_CLUSTER_SERVICE
 from services._rules.delivery.cluster_works import remembered
 from services._rules.facets import ObjectFacets, ObjectStates, is_of_facet
 from services._rules.history.retention import all_closed
@@ -24,6 +26,7 @@ from services._rules.overrides import OverridePolicy, compile_policy
 from services._rules.policies.cluster_affinity import ClusterFacts, facts_of
 from services._rules.quota.specification import KIND as QUOTA_KIND
 from services._rules.quota.specification import QUOTAS, FederatedQuota, read_quota
+from services.override_renderer.service_input import ServiceInput
 
 OVERRIDE_KINDS = frozenset({"OverridePolicy", "ClusterOverridePolicy"})
 
@@ -68,6 +71,7 @@ class RendererState(ObjectStates[Bound]):
     everywhere: set[ObjectKey] = field(default_factory=set)
     quotas: dict[ObjectKey, FederatedQuota] = field(default_factory=dict)
     """FederatedResourceQuotas with shares of clusters, by the object that those clusters get."""
+    services: ServiceInput = field(default_factory=ServiceInput)
 
     def forget(self, purged: Purged) -> None:
         """Drop what is gone from the log, unless newer facts of it exist."""
@@ -78,6 +82,8 @@ class RendererState(ObjectStates[Bound]):
             if key in self.quotas:
                 # It is asked for again once a cluster with a share joins.
                 self.of(key)
+        for key in self.services.wanted_keys():
+            self.of(key)
         for name in purged.clusters:
             if name not in self.clusters:
                 for key, bound in self.objects.items():
@@ -101,14 +107,25 @@ def fold(state: RendererState, seq: int, subject: str, event: Known) -> Iterable
             state.of(event.key).works[event.cluster] = (remembered(event, manifest=False), seq)
             return ()
         case ClusterChanged():
-            return _cluster_changed(state, event)
+            return [*_cluster_changed(state, event), *_mentioned(state, state.services.met(event))]
         case ClusterRemoved():
             state.clusters.pop(event.name, None)
-            return [*state.everywhere, *_holding(state, event.name)]
+            touched = _mentioned(state, state.services.met(event))
+            return [*state.everywhere, *_holding(state, event.name), *touched]
+        case EndpointsCollected() | EndpointsReleased():
+            touched = state.services.collected(event)
+            return _mentioned(state, [key for key in touched if key in state.objects or state.services.wants(key)])
         case PolicyChanged() | PolicyDeleted():
             return _policy_changed(state, seq, event)
         case _:
             return ()
+
+
+def _mentioned(state: RendererState, keys: Iterable[ObjectKey]) -> Iterable[ObjectKey]:
+    """Keys of works that no facet names, made known."""
+    for key in keys:
+        state.of(key)
+    return keys
 
 
 def _holding(state: RendererState, cluster: str) -> list[ObjectKey]:
@@ -150,6 +167,8 @@ def _policy_changed(state: RendererState, seq: int, event: PolicyChanged | Polic
     key = event.key
     if key.kind == QUOTA_KIND:
         return _quota_changed(state, event)
+    if key.kind == MULTI_CLUSTER_SERVICE:
+        return _mentioned(state, state.services.changed(event))
     if key.kind not in OVERRIDE_KINDS:
         return ()
     affected: set[ObjectKey] = set()

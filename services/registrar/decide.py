@@ -14,8 +14,8 @@ from schemas.events.observed import WorkObserved
 from schemas.subjects import escape, observed
 from services._rules.delivery.drift import bounded
 from services._rules.delivery.plausibility import LARGEST_STATUS, misreported
-from services._rules.endpoints.reported_slices import is_export
 from services._rules.endpoints.reported_slices import refused as implausible
+from services._rules.endpoints.reported_slices import reports_endpoints
 from services._rules.identity.accounts import agent_consumer
 from services._rules.interpreter.configuration import FILTERS
 from services.registrar.state import RegistrarState
@@ -133,7 +133,7 @@ def examine(
             why = f"status: has {size} bytes, and the statuses of cluster {cluster} may have {most} together"
             event = replace(event, status=UNSET, health="Unknown", message=why)
     if not isinstance(event.endpoints, UnsetType):
-        if not is_export(event.key):
+        if not reports_endpoints(event.key):
             return "endpoints of an object that exports none"
         if problem := implausible(event.endpoints):
             return problem

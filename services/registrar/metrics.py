@@ -47,7 +47,10 @@ def register(reads: ReadCollector, state: RegistrarState, stats: DeskStats) -> N
         lambda: stats.sessions_taken,
     )
     reads.table(
-        "fleetlog_agent_status_bytes", "Bytes of the last statuses of a cluster", ("cluster",), lambda: kept(state)
+        "fleetlog_agent_status_bytes",
+        "Bytes of the last statuses of a cluster",
+        ("member_cluster",),
+        lambda: kept(state),
     )
     reads.counter("agent_records", "Records of requests that agents sent", lambda: stats.records)
     reads.counter("agent_dropped", "Requests dropped because too many waited", lambda: stats.dropped)

@@ -9,13 +9,15 @@ from functools import partial
 import structlog
 
 from schemas.codec import Known
+from services._kit.base.clock import SystemClock
 from services._kit.concurrency.supervision import spawn
 from services._kit.credentials.access import Member, Members
 from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.credentials.serving_certificate import CertificateWatch
 from services._kit.kube.client import KubeClient
 from services._kit.log.stream_port import Message
 from services._kit.proxying.carried_client import CarriedClient
-from services._kit.proxying.front_identity import Authenticator, tls_of
+from services._kit.proxying.front_identity import Authenticator, certificate_of, watched_tls
 from services._kit.runtime.service import BaseService, Context
 from services._rules.delivery.member_address import Access
 from services.search.backends.backend_set import BackendSet
@@ -50,10 +52,11 @@ class Search(BaseService[SearchState, str]):
         self._settings = settings
         # Bad settings end the process before it connects.
         Authenticator(settings, self.name)
-        tls_of(settings)
+        certificate_of(settings, SystemClock().now)
         self.index = MemberIndex()
         self.coverage = Coverage()
         self.api: SearchApi | None = None
+        self._tls: CertificateWatch | None = None
         self._followers: dict[str, tuple[Access, MemberFollower, Member | None]] = {}
         self._keeping: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -88,7 +91,9 @@ class Search(BaseService[SearchState, str]):
             lambda: self.state.members,
             lambda: self._registries.registries.values(),
         )
-        self.api = SearchApi(self._settings, self.index, self._proxying.proxy, context.health, metrics)
+        self._tls = watched_tls(self._settings, context.clock.now, context.health, context.metrics.reads)
+        tls = self._tls.context if self._tls is not None else None
+        self.api = SearchApi(self._settings, tls, self.index, self._proxying.proxy, context.health, metrics)
         await self.api.start()
         context.health.fact("api", lambda: self.api.url if self.api is not None else "")
         log.info("api", url=self.api.url)
@@ -108,6 +113,8 @@ class Search(BaseService[SearchState, str]):
         self._acting = False
         if self.api is not None:
             await self.api.stop()
+        if self._tls is not None:
+            await self._tls.stop()
         await self._registries.close()
         # Before what is followed ends: documents of objects that are not read any more would go.
         await self._backends.close()

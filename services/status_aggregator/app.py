@@ -107,10 +107,13 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         self._summed: deque[float] = deque(maxlen=_MOST_SUMS)
 
     def fold(self, state: AggregatorState, message: Message, event: Known) -> Iterable[ObjectKey]:
-        """Apply one event, and record a Kubernetes Event about it when it is new."""
+        """Apply one event of an object of our group, and record a Kubernetes Event about it when it is new."""
         if isinstance(event, PolicyChanged | PolicyDeleted) and event.key.kind != KIND:
             # What is summed in another way from now on is summed again.
             return state.of_kinds(self._interpreters.take(event))
+        key = getattr(event, "key", None)
+        if isinstance(key, ObjectKey) and not self.owns(key):
+            return ()
         known = before(state, event) if self._settings.events else None
         touched = fold(state, message.seq, message.subject, event)
         if known is not None:
@@ -118,6 +121,10 @@ class StatusAggregator(ObjectDecider[AggregatorState]):
         if isinstance(event, StatusRolledUp):
             self._rolled_up = max(self._rolled_up, message.seq)
         return touched
+
+    def unit_of(self, key: ObjectKey) -> str:
+        """The work is divided by namespace: quotas count what is in one. What is in none goes by its name."""
+        return key.namespace or key.name
 
     def _announce(self, state: AggregatorState, message: Message, event: Known, known: Before) -> None:
         if not self._leading or self._recorder is None:

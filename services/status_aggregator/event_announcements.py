@@ -17,6 +17,7 @@ from schemas.events.rollup import StatusRolledUp
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey
 from services._rules import involved_objects as involved
+from services._rules.constants import MULTI_CLUSTER_SERVICE
 from services._rules.kubernetes.event_objects import Involved, Note, note_about
 from services._rules.names import namespaced_key
 from services._rules.scheduling.descheduling import descheduled_words
@@ -73,7 +74,7 @@ def before(state: AggregatorState, event: Known) -> Before:
 def announce(state: AggregatorState, event: Known, known: Before = NOTHING_BEFORE) -> Sequence[Note]:
     """The Events that a fact is worth; `state` already holds the fact."""
     match event:
-        case BindingRequested() if event.policy is not None:
+        case BindingRequested() if event.policy is not None and event.policy.key.kind != MULTI_CLUSTER_SERVICE:
             return _requested(event)
         case PlacementDecided() | PlacementFailed():
             binding = _binding(state, event.key, event.uid)

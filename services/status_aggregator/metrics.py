@@ -27,7 +27,7 @@ def register(reads: ReadCollector, state: AggregatorState, pending: Callable[[],
         return [((cluster,), float(count)) for cluster, count in found.items()]
 
     text = "Objects whose report of a cluster does not count"
-    reads.table("fleetlog_aggregator_uncounted_reports", text, ("cluster",), uncounted)
+    reads.table("fleetlog_aggregator_uncounted_reports", text, ("member_cluster",), uncounted)
     reads.gauge("aggregator_objects", "Objects by application", lambda: summed(complete=True), applied="fully")
     reads.gauge("aggregator_objects", "", lambda: summed(complete=False), applied="partly")
     reads.gauge("aggregator_pending_writes", "Statuses not yet written to their templates", pending)

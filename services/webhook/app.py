@@ -9,8 +9,8 @@ from typing import Any
 import structlog
 
 from services._kit.base.clock import Clock
-from services._kit.base.settings import gates_of, log_environment
-from services._kit.concurrency.supervision import Periodic
+from services._kit.base.settings import SettingsError, gates_of, log_environment
+from services._kit.credentials.serving_certificate import CertificateWatch, ServingCertificate, ServingFiles
 from services._kit.runtime.policy_guard import PolicyGuard
 from services._kit.runtime.standalone import Surroundings
 from services._rules.admission import Context
@@ -18,7 +18,6 @@ from services._rules.admission.write_steps import Guard
 from services.webhook.certificate_events import ENDS, REFUSED, CertificateEvents
 from services.webhook.metrics import WebhookMetrics
 from services.webhook.review_server import ReviewServer
-from services.webhook.serving_certificate import ServingCertificate
 from services.webhook.settings import WebhookSettings
 from services.webhook.stored_objects import StoredObjects
 
@@ -32,14 +31,7 @@ class Webhook:
         """Raises SettingsError for a certificate that cannot be used."""
         self._settings = settings
         self._clock = clock
-        self._certificate = ServingCertificate(
-            settings.serving_cert,
-            settings.serving_key,
-            minimum=settings.tls_min_version,
-            client_ca=settings.client_ca,
-            warning_seconds=settings.certificate_warning_seconds,
-            now=clock.now,
-        )
+        self._certificate = _certificate(settings, clock)
         self._stored = StoredObjects(settings.control_kubeconfig)
         self._events = CertificateEvents(self._stored.opened, clock.now)
         gates = gates_of(settings.feature_gates)
@@ -58,23 +50,19 @@ class Webhook:
             max_body_bytes=settings.max_body_bytes,
             max_requests=settings.max_requests,
         )
-        self._looking: Periodic | None = None
+        self._looking: CertificateWatch | None = None
         self._stopping = False
         self._log: Any = structlog.get_logger(__name__)
 
     async def start(self, surroundings: Surroundings) -> None:
         """Listen; raises OSError when the port is taken."""
         health, settings, certificate = surroundings.health, self._settings, self._certificate
-        health.check("certificate", lambda: certificate.trouble)
         health.check("stopping", lambda: "asked to stop" if self._stopping else "")
-        health.fact("certificate_expires_in", lambda: round(certificate.expires_in))
-        health.fact("certificate_warning", lambda: certificate.warning)
         # Most reviews are answered without it.
         health.fact("control_plane", lambda: self._stored.trouble)
-        self.server.metrics = WebhookMetrics(
-            surroundings.metrics, lambda: certificate.expires_in, lambda: self.server.running
-        )
-        self._looking = Periodic("certificate", settings.certificate_check_seconds, self._look)
+        self.server.metrics = WebhookMetrics(surroundings.metrics, lambda: self.server.running)
+        reads, seconds = surroundings.metrics.reads, settings.certificate_check_seconds
+        self._looking = CertificateWatch(certificate, seconds, health, reads, self._tell)
         self._looking.start()
         await self.server.start(settings.api_host, settings.api_port, certificate.context)
         health.fact("api", lambda: f"https://{settings.api_host}:{self.server.port}")
@@ -91,14 +79,24 @@ class Webhook:
         await self._events.close()
         await self._stored.close()
 
-    async def _look(self) -> None:
-        """Look after the certificate, and tell the control plane what is wrong with it."""
-        text = self._certificate.look()
-        if text:
-            await self._events.tell(REFUSED if self._certificate.trouble else ENDS, text)
+    async def _tell(self, text: str) -> None:
+        await self._events.tell(REFUSED if self._certificate.trouble else ENDS, text)
 
     def _stamp(self) -> str:
         return dt.datetime.fromtimestamp(self._clock.now(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _certificate(settings: WebhookSettings, clock: Clock) -> ServingCertificate:
+    try:
+        return ServingCertificate(
+            ServingFiles(settings.serving_cert, settings.serving_key, settings.client_ca, required=True),
+            minimum=settings.tls_min_version,
+            refused="API servers refuse every write that they ask about",
+            warning_seconds=settings.certificate_warning_seconds,
+            now=clock.now,
+        )
+    except OSError as error:
+        raise SettingsError(f"FLEETLOG_SERVING_CERT, FLEETLOG_SERVING_KEY, FLEETLOG_CLIENT_CA: {error}") from error
 
 
 def _known(settings: WebhookSettings) -> dict[str, str]:

@@ -10,9 +10,9 @@ from services._kit.base.metrics import NAMESPACE, SECONDS, KitMetrics
 
 
 class WebhookMetrics:
-    """Reviews by kind, verb and outcome; the time until the certificate expires is read at each scrape."""
+    """Reviews by kind, verb and outcome; how many run is read at each scrape."""
 
-    def __init__(self, metrics: KitMetrics, expires_in: Callable[[], float], running: Callable[[], int]) -> None:
+    def __init__(self, metrics: KitMetrics, running: Callable[[], int]) -> None:
         self.reviews = Counter(
             "webhook_reviews",
             "Reviews answered",
@@ -28,6 +28,4 @@ class WebhookMetrics:
             buckets=SECONDS,
             registry=metrics.registry,
         )
-        reads = metrics.reads
-        reads.gauge("webhook_certificate_expire_seconds", "Seconds until the serving certificate expires", expires_in)
-        reads.gauge("webhook_reviews_running", "Reviews that are being answered", running)
+        metrics.reads.gauge("webhook_reviews_running", "Reviews that are being answered", running)

@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,23 +119,34 @@ class Ground:
 
 
 class _Meta(Struct, rename="camel"):
+    uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = field(default_factory=dict)
 
 
-class _Pod(Struct):
+class _Spec(Struct):
+    replicas: int = 0
+
+
+class _Seen(Struct):
     metadata: _Meta = field(default_factory=_Meta)
+    spec: _Spec = field(default_factory=_Spec)
 
 
-_pod: Final = msgspec.json.Decoder(_Pod)
+_seen: Final = msgspec.json.Decoder(_Seen)
 
 
 class NewPods:
-    """Pods that appear in members, by the name of their Deployment: when each came, in seconds since 1970."""
+    """What appears in members, by the name of the Deployment: when each pod and each new number of replicas came.
+
+    In seconds since 1970.
+    """
 
     def __init__(self, ground: Ground, clients: Mapping[str, KubeClient]) -> None:
         self.came: dict[str, list[float]] = {name: [] for name in ground.homes}
+        self.asked: dict[str, list[float]] = {name: [] for name in ground.homes}
         self.changed = asyncio.Event()
+        self._replicas: dict[tuple[str, str], int] = {}
         self._clients = clients
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -145,8 +156,10 @@ class NewPods:
 
         async def begin(client: KubeClient) -> None:
             async with room:
-                listed = await client.get(f"{PODS}?limit=1")
-                self._tasks.append(asyncio.create_task(self._watch(client, str(listed["metadata"]["resourceVersion"]))))
+                for path, take in ((PODS, self._take_pods), (DEPLOYMENTS, self._take_deployments)):
+                    listed = await client.get(f"{path}?limit=1")
+                    version = str(listed["metadata"]["resourceVersion"])
+                    self._tasks.append(asyncio.create_task(self._watch(client, path, version, take)))
 
         await asyncio.gather(*map(begin, self._clients.values()))
 
@@ -167,28 +180,39 @@ class NewPods:
                     broken.result()
                 await self.changed.wait()
 
-    async def _watch(self, client: KubeClient, version: str) -> None:
+    async def _watch(
+        self, client: KubeClient, path: str, version: str, take: Callable[[str, _Seen, float], None]
+    ) -> None:
         while True:
             try:
-                async for events in client.watch(PODS, version):
-                    version = self._take(events) or version
+                async for events in client.watch(path, version):
+                    version = self._take(events, take) or version
             except Unreachable as error:
                 # It goes on after what was seen: what came meanwhile counts as later than it was.
-                print(f"a watch of pods begins again: {error}", file=sys.stderr)
+                print(f"a watch of {path} begins again: {error}", file=sys.stderr)
 
-    def _take(self, events: Iterable[WatchEvent]) -> str:
+    def _take(self, events: Iterable[WatchEvent], take: Callable[[str, _Seen, float], None]) -> str:
         """Take in changes; the version of the last one."""
         now, version = time.time(), ""
         for event in events:
             if event.type == "ERROR":
-                raise RuntimeError(f"a watch of pods ended: {bytes(event.object)[:300]!r}")
-            metadata = _pod.decode(event.object).metadata
-            version = metadata.resource_version
-            name = metadata.labels.get("app", "")
-            if event.type == "ADDED" and name in self.came:
-                self.came[name].append(now)
+                raise RuntimeError(f"a watch ended: {bytes(event.object)[:300]!r}")
+            seen = _seen.decode(event.object)
+            version = seen.metadata.resource_version
+            if seen.metadata.labels.get("app", "") in self.came:
+                take(event.type, seen, now)
         self.changed.set()
         return version
+
+    def _take_pods(self, change: str, pod: _Seen, now: float) -> None:
+        if change == "ADDED":
+            self.came[pod.metadata.labels["app"]].append(now)
+
+    def _take_deployments(self, change: str, deployment: _Seen, now: float) -> None:
+        key = (deployment.metadata.labels["app"], deployment.metadata.uid)
+        if deployment.spec.replicas > self._replicas.setdefault(key, 1):
+            self._replicas[key] = deployment.spec.replicas
+            self.asked[key[0]].append(now)
 
 
 class Facts:
@@ -325,6 +349,9 @@ class Scaling:
             seen = steps[name]
             last = max(max(at for at in served[member] if at <= seen["decided"]) for member in self._ground.homes[name])
             came = sorted(pods.came[name])
+            asked = sorted(pods.asked[name])
+            times.setdefault("first replicas", []).append(asked[0] - last)
+            times.setdefault("last replicas", []).append(asked[-1] - last)
             times.setdefault("first pod", []).append(came[0] - last)
             times.setdefault("last pod", []).append(came[self._ground.spread - 1] - last)
             for step in ("decided", *_STEPS):

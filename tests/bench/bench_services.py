@@ -16,6 +16,7 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
+from tests.bench.many_services import measured_many
 from tests.bench.measures import emit
 from tests.e2e.fleet import Fleet
 from tests.e2e.space import Space, clusters
@@ -127,12 +128,28 @@ async def measured(fleet: Fleet, arguments: argparse.Namespace) -> None:
         await each.close()
 
 
+def many(arguments: argparse.Namespace) -> None:
+    """Many Services on an installation with many members."""
+    with tempfile.TemporaryDirectory(prefix="fleetlog-bench-") as directory:
+        fleet = Fleet(Path(directory) / "services", ["--members", str(arguments.members), "--nodes", "1"]).start()
+        try:
+            asyncio.run(measured_many(fleet, arguments.services, arguments.endpoints, arguments.rounds))
+        finally:
+            fleet.stop()
+
+
 def main() -> None:
     """Run the bench on an installation of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50, help="changes of one endpoint, at most 80")
     parser.add_argument("--slices", type=int, default=50, help="slices of 100 endpoints")
+    parser.add_argument("--services", type=int, default=0, help="measure so many Services in many members instead")
+    parser.add_argument("--members", type=int, default=20, help="members that export and import them")
+    parser.add_argument("--endpoints", type=int, default=20, help="endpoints of each")
     arguments = parser.parse_args()
+    if arguments.services:
+        many(arguments)
+        return
     with tempfile.TemporaryDirectory(prefix="fleetlog-bench-") as directory:
         fleet = Fleet(Path(directory) / "services").start()
         try:

@@ -11,9 +11,12 @@ from tests.e2e.fleet import Fleet, Kubectl
 from tests.e2e.installations import installation, namespace
 from tests.e2e.kubectls import current_kubectl, debian_kubectl
 from tests.e2e.space import Space
+from tests.e2e.used_rights import check_rights
+from tests.support.folders import below
 
 SETTINGS = {
     "FLEETLOG_FEATURE_GATES": "PropagationPolicyPreemption=true,PriorityBasedScheduling=true",
+    "FLEETLOG_SHARD_GROUPS": "2",
     "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD": "1",
     "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION": "3",
     "FLEETLOG_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD": "1",
@@ -26,13 +29,11 @@ SETTINGS = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this directory starts a whole installation, and its steps build on one another's time."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
-            if not item.get_closest_marker("timeout"):
-                # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
-                item.add_marker(pytest.mark.timeout(300))
+    for item in below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.e2e)
+        if not item.get_closest_marker("timeout"):
+            # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +44,15 @@ def one_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="module")
-def fleet(one_fleet: Fleet) -> Iterator[Fleet]:
+def fleet(one_fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """The installation that modules share: each leaves it as it was; what services complained of fails the module."""
     before = one_fleet.failures()
     yield one_fleet
     assert one_fleet.failures() == before
     assert one_fleet.refusals() == []
+    config = request.config
+    whole = not (request.session.testsfailed or config.option.keyword or any("::" in word for word in config.args))
+    check_rights(one_fleet, request.node.path.stem, whole=whole)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from schemas.manifest import Manifest
 from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
-from tests.support.commands import run_command
+from tests.support.commands import Forked, run_command
 
 T = TypeVar("T")
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -149,7 +148,7 @@ class Fleet:
         self._command = command
         self._environment = dict(environment or {})
         self._start_seconds = start_seconds
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     @property
     def installation(self) -> Installation:
@@ -168,8 +167,8 @@ class Fleet:
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         printed = (self.layout.directory / "up.log").open("ab")
         with printed:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", self._command, "up", "--dir", str(self.layout.directory), *self._arguments],
+            self._process = Forked(
+                ["-c", self._command, "up", "--dir", str(self.layout.directory), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=printed,
                 text=True,
@@ -277,8 +276,8 @@ class Fleet:
         return found
 
     def failures(self) -> list[str]:
-        """Lines of the services' logs that tell of bugs: errors with a traceback, and anything parked."""
-        signs = ("Traceback (most recent call last)", '"exception"', '"key_parked"')
+        """Lines of the services' logs that tell of bugs: tracebacks, parked keys, subjects that the log refused."""
+        signs = ("Traceback (most recent call last)", '"exception"', '"key_parked"', "permissions violation")
         return [
             f"{path.stem}: {line[:1500]}"
             for path in sorted((self.layout.directory / "logs").glob("*.log"))

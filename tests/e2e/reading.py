@@ -172,3 +172,8 @@ def _reader(kubeconfig: Path, _written: int) -> Reader:
 def reader_of(kubeconfig: Path) -> Reader:
     """The reader of a kubeconfig as it is now; what one of them learned of a cluster's kinds serves all."""
     return _reader(kubeconfig, kubeconfig.stat().st_mtime_ns)
+
+
+def forget_readers() -> None:
+    """Close the connections of all readers; those asked for later are new."""
+    _reader.cache_clear()

@@ -6,13 +6,12 @@ import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.request import Request, urlopen
 
-import msgspec
 import pytest
 
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation
+from tests.e2e.member_faults import fault
 from tests.e2e.space import EVERYWHERE, Space
 from tests.support.commands import run_command
 
@@ -52,18 +51,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation that notices dead members soon and evicts."""
     with installation(tmp_path_factory, "failover", environment=SETTINGS) as made:
         yield made
-
-
-def fault(fleet: Fleet, member: str, kind: str, **fault: object) -> None:
-    """Set a fault of a simulated member: of its API (`mode` stop closes its port, none opens it) or of its pods."""
-    url = (fleet.layout.data(member) / "admin.url").read_text().strip()
-    request = Request(
-        f"{url}/faults{kind}",
-        data=msgspec.json.encode(fault),
-        headers={"Authorization": f"Bearer {fleet.installation.token}", "Content-Type": "application/json"},
-    )
-    with urlopen(request, timeout=60) as answer:
-        assert answer.status == 200
 
 
 def karmadactl(fleet: Fleet, *arguments: str) -> None:

@@ -23,11 +23,12 @@ NOT_TYPED = ("python3 -m venv ", "pip install ", "just demo", "just test")
 """What installs something, and what other tests run."""
 START = "just up"
 SECONDS = 400.0
-# Times before the installation was there, servers that nothing runs here, what is of an installation in Kubernetes, a
-# withdrawal that is not held, and the start of an installation in another terminal.
+# Times before the installation was there, collectors and servers that nothing runs here, what is of an installation in
+# Kubernetes, a withdrawal that is not held, and the start of an installation in another terminal.
 LOG_PAGES = {
     "docs/explain.md": ("--at 10m",),
     "docs/history.md": ("--at 10m", "--at 2026", "log import "),
+    "docs/tracing.md": ("--otlp", "--follow", "pip install"),
     "docs/secrets.md": ("kubectl -n fleetlog-system ",),
     "docs/held-withdrawals.md": ("confirm-absence templates",),
 }

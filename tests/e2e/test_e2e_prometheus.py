@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
+import re
 import shutil
 import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from k8s.dashboards import generate
+from k8s.slo import MONTH, WINDOWS
 from services.cli.installation.prometheus_config import config_file
 from services.cli.installation.up import services_of
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, until, until_equal
@@ -26,6 +28,7 @@ from tests.natsserver import free_port
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "docs" / "metrics.md"
+RULES = [ROOT / "k8s/monitoring" / name for name in ("alerts.yml", "rules.yml", "slo.yml")]
 
 
 AUTOSCALERS: list[dict[str, Any]] = [
@@ -62,15 +65,6 @@ AUTOSCALERS: list[dict[str, Any]] = [
 """An autoscaler that asks for fewer replicas and lowers none within its window, and a schedule of its limits."""
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dashboards", ROOT / "k8s/dashboards/generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Prometheus:
     """One server over the API."""
 
@@ -103,14 +97,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
-    """A server that scrapes the installation often, and gives each process as long to answer."""
+    """A server that scrapes the installation often, gives each process as long to answer, and evaluates all rules."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
     directory = fleet.layout.directory / "prometheus"
     directory.mkdir()
     config = yaml.safe_load(config_file(fleet.layout).read_text())
-    config["global"]["scrape_interval"] = "3s"
+    config["global"] = {"scrape_interval": "3s", "evaluation_interval": "5s"}
+    config["rule_files"] = [str(path) for path in RULES]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     port = free_port()
     with (directory / "log").open("ab") as log:
@@ -144,26 +139,80 @@ def test_every_process_is_scraped(fleet: Fleet, prometheus: Prometheus) -> None:
     )
 
 
-def test_every_panel_has_something_to_show(fleet: Fleet, prometheus: Prometheus) -> None:
+@pytest.fixture(scope="module")
+def stir(fleet: Fleet, prometheus: Prometheus) -> Callable[[], None]:
+    """Has something happen: rates and quantiles need changes while they are scraped."""
     control = fleet.kubectl()
     control.apply(EXAMPLES / "nginx-demo.yaml")
     control.apply(EXAMPLES / "nginx-propagation.yaml")
     for manifest in AUTOSCALERS:
         control.apply(manifest)
-    generator = _generator()
+    replicas = cycle(range(2, 7))
+
+    def scale() -> None:
+        control.run("scale", "deployment/nginx", f"--replicas={next(replicas)}")
+
+    return scale
+
+
+def test_every_panel_has_something_to_show(prometheus: Prometheus, stir: Callable[[], None]) -> None:
     panels = {
-        f"{uid}: {title}": generator.filled(query, "1m")
-        for uid, (_, panels) in generator.DASHBOARDS.items()
-        for title, query, _, _ in panels
+        f"{uid}: {panel.title}: {query.legend}": generate.filled(query.expr, "1m")
+        for uid, board in generate.DASHBOARDS.items()
+        for panel in board.panels
+        for query in panel.queries
     }
-    replicas = iter(range(2, 1000))
 
     def empty() -> list[str]:
-        # Quantiles need something that happens while it is scraped.
-        control.run("scale", "deployment/nginx", f"--replicas={2 + next(replicas) % 5}")
+        stir()
         return [title for title, query in panels.items() if not prometheus.values(query)]
 
     until_equal("panels without data", empty, [], seconds=120)
+
+
+def test_every_rule_is_evaluated(prometheus: Prometheus, stir: Callable[[], None]) -> None:
+    def rules() -> list[dict[str, Any]]:
+        return [rule for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
+
+    written = [
+        rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]
+    ]
+    until_equal("rules that fail", lambda: [rule["name"] for rule in rules() if rule["health"] != "ok"], [])
+    assert sorted(rule["name"] for rule in rules()) == sorted(rule.get("record") or rule["alert"] for rule in written)
+
+    recorded = {rule["record"] for rule in written if "record" in rule}
+    assert {f"slo:sli_error:ratio_rate{window}" for window in (*WINDOWS, MONTH)} <= recorded
+
+    def silent() -> list[str]:
+        """Recorded series without a value, those of each objective for themselves."""
+        stir()
+        names = [(rule["record"], rule.get("labels", {}).get("sloth_slo", "")) for rule in written if "record" in rule]
+        wanted = [f'{name}{{sloth_slo="{objective}"}}' for name, objective in names]
+        return [series for series in wanted if not prometheus.values(series)]
+
+    until_equal("rules that record nothing", silent, [], seconds=120)
+
+
+def test_rules_ask_for_series_that_are_offered(prometheus: Prometheus, stir: Callable[[], None]) -> None:
+    # Every label that a rule names is one of its metric; values that stand for failures need not have been seen.
+    asked: set[str] = set()
+    listed = set(re.findall(r"^\| `(\w+)`", CATALOGUE.read_text(), re.MULTILINE))
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            for rule in group["rules"]:
+                found = re.findall(r"\b([a-z_]\w+)(?=\{|\[)", rule["expr"])
+                for name in found:
+                    base = re.sub(r"_(bucket|count|sum)$", "", name)
+                    known = {name, base} & listed or name.startswith(("fleetlog_apiserver_", "slo:", "ratio_rate"))
+                    assert known, f"{rule.get('alert') or rule['record']} asks for {name}"
+                for matchers in re.findall(r"\{([^}]*)\}", rule["expr"]):
+                    asked.update(re.findall(r"(\w+)[!=]", matchers))
+
+    def strange() -> list[str]:
+        stir()
+        return sorted(asked.difference(prometheus.get("/api/v1/labels")))
+
+    until_equal("labels of no series", strange, [], seconds=120)
 
 
 def test_every_metric_is_documented(prometheus: Prometheus) -> None:

@@ -168,6 +168,12 @@ def test_pull_member_leaves_and_joins_with_another_identity(space: Space, fleet:
     space.until_in("configmap", "book", (PULL,))
 
 
+def given(space: Space, name: str) -> bool:
+    """Whether the member has been given an object since it joined."""
+    works = space.control.items("work", f"karmada-es-{PULL}")
+    return any(work["metadata"]["name"].startswith(f"{name}-") for work in works)
+
+
 def test_member_with_a_dead_agent_can_be_unjoined(space: Space, fleet: Fleet) -> None:
     into(space, large("left"))
     space.until_in("configmap", "left", (PULL,))
@@ -179,5 +185,7 @@ def test_member_with_a_dead_agent_can_be_unjoined(space: Space, fleet: Fleet) ->
         os.kill(pid, signal.SIGCONT)
     fleet.said("join", PULL, "--mode", "pull", "--cluster-kubeconfig", str(fleet.layout.kubeconfig(PULL)))
     until_equal("ready", lambda: ready(space), "True")
+    # What nobody has given it again is not taken away from it again.
+    until("a work in the member that joined again", lambda: given(space, "left"))
     space.control.delete("configmap", "left", space.name)
     space.until_in("configmap", "left", ())

@@ -14,7 +14,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from schemas.codec import decode
-from schemas.events.autoscaling import AutoscalingEvent
+from schemas.events.autoscaling import AutoscalingEvent, ScheduleAdvanced
 from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
 from schemas.subjects import autoscaling, escape
@@ -154,6 +154,7 @@ class _Scaled:
         scene, control = self._scene, self._scene.eyes.control
         await scene.wait("the last edit is overruled", self._at("shift", lambda: _SHIFT))
         for name in ("shift", "limits"):
+            await scene.wait(f"no rule of {name} runs any more", await self._suspend(name))
             await control.delete(self._scaling("cronfederatedhpas", name))
         await scene.wait("the queue has its replicas", self._at("queue", lambda: math.ceil(self.value / _PER_POD)))
         least = (await control.get(self._scaling("federatedhpas", "limits")))["spec"]["minReplicas"]
@@ -163,6 +164,21 @@ class _Scaled:
             return all([await self._shows(name) for name in ("queue", "limits")])
 
         await scene.wait("the autoscalers show what they came to", settled)
+
+    async def _suspend(self, name: str) -> Callable[[], Any]:
+        """Suspend all rules of a schedule; the answer tells whether that is known and none is being carried out."""
+        path = self._scaling("cronfederatedhpas", name)
+        rules = [{**rule, "suspend": True} for rule in (await self._scene.eyes.control.get(path))["spec"]["rules"]]
+        patched = await self._scene.eyes.control.patch(path, {"spec": {"rules": rules}})
+        subject = autoscaling(PolicyKey("CronFederatedHPA", self.namespace, name))
+
+        async def look() -> bool:
+            event = decode(subject, (await self._scene.eyes.messages("FACTS", (subject,)))[-1].data)
+            assert isinstance(event, ScheduleAdvanced)
+            known = event.generation >= patched["metadata"]["generation"]
+            return known and not any(rule.running for rule in event.rules)
+
+        return look
 
     def _at(self, name: str, wanted: Callable[[], int]) -> Callable[[], Any]:
         async def look() -> bool:

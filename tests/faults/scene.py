@@ -16,6 +16,7 @@ from schemas.keys import ObjectKey
 from schemas.subjects import escape
 from services._kit.log.stream_port import Message
 from tests.faults.checker import Audits, check_log
+from tests.faults.checker_groups import decided_by_owners, reported_by_leaders
 from tests.faults.checker_log import losses_of
 from tests.faults.checker_writes import identities, single_writers, state_hashes, still_there, writes
 from tests.faults.ground import Ground
@@ -118,12 +119,13 @@ class Scene:
             "facts linked to the one before": len(facts),
             "observations of works that were given": len(observed),
             "one writer for each subject": len({message.subject for message in facts}),
+            "reports of the instance that led": len(observed),
             "writes with a work that asks for them": len(ours),
             **{f"{name} with a recorded cause": count for name, count in lost.items()},
         }
         complaints += audits.needless()
         complaints += writes(facts, ours, self.namespace, self.by_hand)
-        complaints += single_writers(facts)
+        complaints += [*single_writers(facts), *decided_by_owners(facts), *reported_by_leaders(facts, observed)]
         again, observed_again = await self._read()
         # What members tell late is no other past.
         again, observed_again = _up_to(facts, again), _up_to(observed, observed_again)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from services.cli.common.layout import free_port
 from services.cli.installation import environment as surroundings
 from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
+from tests.support.commands import Forked
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")
 """The gateway's instances all serve; none leads."""
@@ -19,12 +20,16 @@ _PATIENCE = 60.0
 
 
 class Standbys:
-    """Processes `<service>-1`; the supervisor of the installation does not know of them."""
+    """Processes `<service>-<number>`; the supervisor of the installation does not know of them."""
 
-    def __init__(self, fleet: Fleet, takeover_after: float) -> None:
+    def __init__(
+        self, fleet: Fleet, takeover_after: float, variables: Mapping[str, str] = MappingProxyType({}), number: int = 1
+    ) -> None:
         self._fleet = fleet
+        self._variables = variables
+        self._number = number
         self._takeover_after = takeover_after
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Forked] = {}
         self.ports: dict[str, int] = {}
 
     def start(self, services: Iterable[str] = LEADING) -> None:
@@ -34,20 +39,20 @@ class Standbys:
             process = self._running.get(name)
             if process is not None and process.poll() is None:
                 continue
+            instance = f"{name}-{self._number}"
             self.ports[name] = free_port({*installation.ports.values(), *self.ports.values()})
             known = surroundings.known_to(name, {"FLEETLOG_CONTROL_KUBECONFIG": str(layout.identity(name))})
             environment = {
                 **{variable: text for variable, text in os.environ.items() if not variable.startswith("FLEETLOG_")},
                 **known,
                 "FLEETLOG_NATS_URL": installation.log_access,
-                "FLEETLOG_INSTANCE": f"{name}-1",
+                "FLEETLOG_INSTANCE": instance,
                 "FLEETLOG_HTTP_PORT": str(self.ports[name]),
                 "FLEETLOG_TAKEOVER_AFTER": str(self._takeover_after),
+                **self._variables,
             }
-            with (layout.directory / "logs" / f"{name}-1.log").open("ab") as out:
-                self._running[name] = subprocess.Popen(
-                    [sys.executable, "-m", f"services.{name}"], env=environment, stdout=out, stderr=out
-                )
+            with (layout.directory / "logs" / f"{instance}.log").open("ab") as out:
+                self._running[name] = Forked(["-m", f"services.{name}"], env=environment, stdout=out, stderr=out)
 
     def signal(self, service: str, number: signal.Signals) -> None:
         """Send a signal to one; one that was killed is forgotten."""
@@ -57,6 +62,11 @@ class Standbys:
             process.wait(_PATIENCE)
             del self._running[service]
             del self.ports[service]
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids."""
+        return [process.pid for process in self._running.values()]
 
     @property
     def present(self) -> bool:

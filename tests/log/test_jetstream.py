@@ -106,6 +106,20 @@ async def test_a_changed_stream_is_reported_and_repaired(connection):
     assert (await log.identity()).id == before
 
 
+async def test_streams_of_a_later_version_are_kept_as_they_are(connection):
+    replace = msgspec.structs.replace
+    later = replace(FACTS, subjects=(*FACTS.subjects, "forecast.>"), max_per_subject=FACTS.max_per_subject + 1)
+    assert await topology.apply_stream(connection, later) == "updated"
+    assert await topology.check(connection) == []
+    assert await topology.apply_stream(connection, FACTS) == "unchanged"
+    assert await topology.check(connection, [later]) == []
+    # One that lacks a subject is not later, whatever else it takes.
+    other = replace(FACTS, subjects=(*FACTS.subjects[1:], "other.>"))
+    assert await topology.apply_stream(connection, other) == "updated"
+    (problem,) = await topology.check(connection, [FACTS])
+    assert "subjects" in problem
+
+
 async def test_a_missing_stream_is_reported(connect):
     problems = await topology.check(await connect())
     assert len(problems) == len(STREAMS)

@@ -27,10 +27,10 @@ PROCESS = """
 """
 
 
-async def serving(service, settings, body):
+async def serving(service, settings, body, **more):
     """Run a service for the length of a coroutine."""
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(service, settings, stop, ready.set_result))
+    task = asyncio.create_task(serve(service, settings, stop, ready.set_result, **more))
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
@@ -58,15 +58,49 @@ async def test_a_service_serves_and_stops(nats_server, connect):
                 assert answer.status == 200
             async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
                 text = await answer.text()
-        assert 'fleetlog_leader{service="toy"} 1.0' in text
-        assert 'fleetlog_events_total{service="toy"} 1.0' in text
-        assert 'fleetlog_log_position{service="toy",stream="FACTS"}' in text
+        assert 'fleetlog_leader{component="toy"} 1.0' in text
+        assert 'fleetlog_events_total{component="toy"} 1.0' in text
+        assert 'fleetlog_log_position{component="toy",stream="FACTS"}' in text
         digest = await service.context.blobs.put(b"bytes")
         assert await service.context.blobs.get(digest) == b"bytes"
 
     await serving(service, Settings(nats_url=nats_server.url, http_port=port, apply_topology=True), body)
     assert service.hooks[0] == "caught up"
     assert service.hooks[-2:] == ["following", "stopped"]
+
+
+class Divided(Toy):
+    """The toy under the name of a service that is divided."""
+
+    name = "executor"
+
+
+async def test_one_process_serves_all_shard_groups(nats_server, connect):
+    services, port = [Divided(), Divided()], free_port()
+    names = [f"app-{number}" for number in range(12)]
+
+    async def body(runner):
+        log = JetStreamLog(await connect(), "FACTS")
+        await log.append([wanted(name, "m4") for name in names])
+        async with aiohttp.ClientSession() as http:
+            while not all(service.context.projection.ready and service.decided for service in services):
+                await runner.projection.wait_for(runner.projection.position["FACTS"] + 1)
+            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                document = await answer.json()
+            async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = await answer.text()
+        assert document["ready"] is True
+        assert document["executor"]["leader"] is document["executor-1"]["leader"] is True
+        assert 'fleetlog_leader{component="executor",shard_group="0"} 1.0' in text
+        assert 'fleetlog_leader{component="executor",shard_group="1"} 1.0' in text
+        assert text.count("# TYPE fleetlog_leader gauge") == 1
+        assert text.count("\nprocess_cpu_seconds_total ") == 1
+        decided = [set(service.decided) for service in services]
+        assert decided[0].isdisjoint(decided[1])
+
+    settings = Settings(nats_url=nats_server.url, http_port=port, apply_topology=True)
+    await serving(services[0], settings, body, siblings=services[1:])
+    assert [service.hooks[-2:] for service in services] == [["following", "stopped"]] * 2
 
 
 async def test_missing_streams_are_an_error_that_says_what_to_do(nats_server):
@@ -117,6 +151,12 @@ def test_a_process_stops_on_sigterm_with_code_zero(nats_server):
 def test_a_process_with_wrong_settings_names_the_variable(nats_server):
     with process(nats_server, FLEETLOG_HTTP_PORTS="1") as running:
         assert "did you mean FLEETLOG_HTTP_PORT" in running.stderr.read()
+        assert running.wait(60) == 2
+
+
+def test_a_process_names_a_number_of_shard_groups_that_cannot_be(nats_server):
+    with process(nats_server, FLEETLOG_SHARD_GROUPS="9") as running:
+        assert "FLEETLOG_SHARD_GROUPS is 9; it has to be 1 to 8" in running.stderr.read()
         assert running.wait(60) == 2
 
 

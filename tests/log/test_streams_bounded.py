@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import randbytes
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from schemas.topology import FACTS, HISTORY, OBSERVED, STREAMS
 from services._kit.base.log_errors import StreamFull, TooLarge
+from services._kit.content.blobs import Blobs
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
@@ -115,6 +117,58 @@ async def test_a_history_drops_its_oldest_when_it_is_full(connection):
         pass
     assert (await fill(connection, "HISTORY")).bytes <= 16 * MIB
     assert (await fill(connection, "FACTS")).messages == 30
+
+
+async def until_full(store) -> None:
+    for number in range(32):
+        await store(number)
+
+
+async def test_full_streams_take_nothing_from_facts(tmp_path: Path):
+    binary = find_binary()
+    if binary is None:
+        pytest.skip("no nats-server installed")
+    least, most = 16 * MIB, 24 * MIB
+    room = least * (len(STREAMS) - 1) + most
+    server = ProcessServer(binary, tmp_path, f"max_file_store: {room}")
+    server.start()
+    connection = await Connection.open(server.url)
+    try:
+        await topology.apply(connection, sizes={stream.name: least for stream in STREAMS} | {"FACTS": most})
+        observed, blobs = JetStreamLog(connection, "OBSERVED"), JetStreamLog(connection, "BLOBS")
+        facts, history = JetStreamLog(connection, "FACTS"), JetStreamLog(connection, "HISTORY")
+        contents = Blobs(blobs)
+
+        def body(number: int) -> bytes:
+            # Not to be compressed to nothing.
+            return number.to_bytes(4) + bytes(range(256)) * 8 + randbytes(MIB)
+
+        for number in range(18):
+            await observed.append([NewMessage(f"observed.m1.{number}", body(number))])
+        assert await observed.last("observed.m1.0") is None, "the oldest went"
+        assert await observed.last("observed.m1.17") is not None
+        with pytest.raises(StreamFull):
+            await until_full(lambda number: contents.put(body(number)))
+        held = (await fill(connection, "BLOBS")).bytes
+        assert 14 * MIB < held <= least
+        assert (await fill(connection, "BLOBS")).alarming
+        for number in range(22):
+            await facts.append([NewMessage(f"binding.1.{number}", body(number))])
+        while (await history.identity()).last_seq < 22:
+            pass
+        assert (await fill(connection, "HISTORY")).bytes <= least
+        assert (await fill(connection, "FACTS")).messages == 22, "all room of its own"
+        with pytest.raises(StreamFull):
+            await until_full(lambda number: facts.append([NewMessage(f"binding.2.{number}", body(number))]))
+        # A stream that is trimmed, or given more room, takes writes again; so does every other one meanwhile.
+        await observed.append([NewMessage("observed.m1.new", b"seen")])
+        await facts.purge("binding.1.*", 10)
+        await facts.append([NewMessage("binding.2.new", b"x")])
+        await blobs.purge("blob.*", (await blobs.identity()).last_seq - 1)
+        assert await contents.get(await contents.put(b"small")) == b"small"
+    finally:
+        await connection.close()
+        server.stop()
 
 
 async def test_services_wait_while_facts_is_full(backend, request):

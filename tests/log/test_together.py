@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 import aiohttp
 
+from services._kit.concurrency.event_loop import FAILED
 from services._kit.log.jetstream import JetStreamLog
-from services._kit.runtime.service_wiring import FAILED
 from tests.log.toy import wanted
 from tests.natsserver import free_port
 

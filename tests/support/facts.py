@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,9 +10,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from schemas.codec import Known
+from schemas.endpoints import PortOfSlice, SliceEndpoint
 from schemas.envelope import Provenance
 from schemas.events.binding import BindingReleased, BindingRequested, PolicyRef
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
+from schemas.events.endpoints import EndpointsCollected
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
 from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.events.observed import WorkObserved
@@ -171,8 +173,15 @@ def placement(as_of: int = 0, uid: str = "u1", **counts: int) -> PlacementDecide
     )
 
 
-def cluster(name: str, *, labels: dict[str, str] | None = None, deleting: bool = False, **spec: Any) -> ClusterChanged:
-    """The fact about a ready member that serves Deployments and ConfigMaps."""
+def cluster(
+    name: str,
+    *,
+    labels: dict[str, str] | None = None,
+    deleting: bool = False,
+    actions: Sequence[str] = (),
+    **spec: Any,
+) -> ClusterChanged:
+    """The fact about a ready member that serves Deployments and ConfigMaps; `actions` are those of its Remedies."""
     served = [
         {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
         {"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]},
@@ -182,7 +191,11 @@ def cluster(name: str, *, labels: dict[str, str] | None = None, deleting: bool =
         "kind": "Cluster",
         "metadata": {"name": name, "labels": labels or {}},
         "spec": {"syncMode": "Push", **spec},
-        "status": {"apiEnablements": served, "conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {
+            "apiEnablements": served,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            **({"remedyActions": list(actions)} if actions else {}),
+        },
     }
     return ClusterChanged(name=name, uid=f"uid-{name}", manifest=Raw(msgspec.json.encode(manifest)), deleting=deleting)
 
@@ -313,3 +326,47 @@ def targets(event: Known | None) -> dict[str, int | None]:
     """Clusters of a placement with their replicas."""
     assert isinstance(event, PlacementDecided), event
     return {target.name: target.replicas for target in event.clusters}
+
+
+def shared(
+    providers: tuple[str, ...] = (), consumers: tuple[str, ...] = (), *, uid: str = "s1", **parts: Any
+) -> PolicyChanged:
+    """The MultiClusterService `web` of the default namespace, between these clusters."""
+    spec = {
+        "types": [parts.pop("type", "CrossCluster")],
+        "providerClusters": [{"name": name} for name in providers],
+        "consumerClusters": [{"name": name} for name in consumers],
+    }
+    labels = {"multiclusterservice.karmada.io/permanent-id": "id-1"}
+    manifest = {
+        "apiVersion": "networking.karmada.io/v1alpha1",
+        "kind": "MultiClusterService",
+        "metadata": {"name": "web", "namespace": "default", "labels": labels},
+        "spec": spec,
+    }
+    return PolicyChanged(key=SHARED, uid=uid, manifest=raw(manifest), **parts)
+
+
+SHARED = PolicyKey("MultiClusterService", "default", "web")
+
+
+def standing(name: str, ready: str = "True", *, slices: bool = True) -> ClusterChanged:
+    """The fact about a member as a partner: whether it is ready, and serves EndpointSlices."""
+    served = [
+        {"groupVersion": "discovery.k8s.io/v1", "resources": [{"name": "endpointslices", "kind": "EndpointSlice"}]}
+    ]
+    conditions = [{"type": "Ready", "status": ready}, {"type": "CompleteAPIEnablements", "status": "True"}]
+    return edited(cluster(name), status={"apiEnablements": served if slices else [], "conditions": conditions})
+
+
+def offered(provider: str, *addresses: str, name: str = "web-a", service: str = "web") -> EndpointsCollected:
+    """The fact about one slice of a provider."""
+    return EndpointsCollected(
+        cluster=provider,
+        namespace="default",
+        name=name,
+        service=service,
+        address_type="IPv4",
+        endpoints=tuple(SliceEndpoint((address,)) for address in addresses),
+        ports=(PortOfSlice("http", port=8080),),
+    )

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from schemas.codec import Known, decode, encode, subject_of
+from schemas.shard_groups import WHOLE
 from schemas.topology import STREAMS
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.metrics import KitMetrics
+from services._kit.content.blobs import Blobs
 from services._kit.log.stream_port import Message, NewMessage
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
@@ -42,6 +44,7 @@ class MemoryInstallation:
             service, self.logs, self.bus, f"{service.name}-0", options=options, clock=self.clock
         )
         context: Any = SimpleNamespace(
+            group=WHOLE,
             projection=runner.projection,
             health=runner.health,
             clock=runner.clock,
@@ -51,6 +54,7 @@ class MemoryInstallation:
             appender=runner.appender,
             logs=self.logs,
             metrics=KitMetrics(service.name),
+            blobs=Blobs(self.logs["BLOBS"]),
         )
         await service.start(context)
         task = asyncio.create_task(runner.run())

@@ -1,4 +1,4 @@
-"""Has imported what the commands need and forks one process per command it is asked for (see commands.py)."""
+"""Has imported what the programs need and forks one process for each that it is asked for (see commands.py)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import json
 import os
 import pkgutil
 import random
+import runpy
+import select
 import signal
 import socket
 import sys
@@ -17,32 +19,46 @@ import traceback
 
 import services.cli
 from services._kit.kube.client_core import client_core
+from services.cli.supervision.preloading import preload
 
-# Commands import what they need when they know what to do; here all of it is there before.
-for _module in pkgutil.walk_packages(services.cli.__path__, "services.cli."):
-    if not _module.name.endswith("__main__"):
-        importlib.import_module(_module.name)
-client_core()
-
-_LONGEST_REQUEST = 1 << 20
+LONGEST_REQUEST = 1 << 20
 
 
-def _command(module: str, arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> int:
-    """Become the command; its exit code."""
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def _import_all() -> None:
+    """Programs import what they need when they know what to do; here all of it is there before."""
+    for module in pkgutil.walk_packages(services.cli.__path__, "services.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    client_core()
+    preload()
+    # One command, so that what the parser of arguments imports is there, too.
+    sys.argv = ["-c", "topology"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        importlib.import_module("services.cli.fleetlog").main()
+
+
+def _program(arguments: list[str], environment: dict[str, str]) -> int:
+    """Become what Python runs with these arguments: -c TEXT or -m MODULE; its exit code."""
+    for number in (signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
     random.seed()
-    sys.argv = ["-c", *arguments]
+    kind, what, *words = arguments
+    sys.argv = [kind, *words]
     try:
-        importlib.import_module(f"services.cli.{module}").main()
+        if kind == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})  # noqa: S102 - as the interpreter would
     except SystemExit as end:
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
             return 1
         return end.code or 0
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        return 128 + signal.SIGINT
     except BaseException:  # noqa: BLE001 - the interpreter would do the same
         traceback.print_exc()
         return 1
@@ -51,36 +67,58 @@ def _command(module: str, arguments: list[str], environment: dict[str, str], des
 
 def _leave(code: int) -> None:
     """End without what belongs to the parent."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
-def _warm_up() -> None:
-    """Run one command, so that what the parser of arguments imports is there, too."""
-    sys.argv = ["-c", "topology"]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-        importlib.import_module("services.cli.fleetlog").main()
+def _attend(asking: socket.socket) -> None:
+    """Take one request with three files; start the program, tell its process id, wait for its end, tell the code."""
+    data, descriptors, _, _ = socket.recv_fds(asking, LONGEST_REQUEST, 3)
+    if not data:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    arguments, environment, session = json.loads(data)
+    pid = os.fork()
+    if pid == 0:
+        asking.close()
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        for descriptor in descriptors:
+            if descriptor > 2:
+                os.close(descriptor)
+        if session:
+            os.setsid()
+        _leave(_program(arguments, environment))
+    for descriptor in (0, 1, 2, *descriptors):
+        os.close(descriptor)
+    asking.send(json.dumps(pid).encode())
+    _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(OSError):
+        asking.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
 
 
 def serve(descriptor: int) -> None:
-    """Serve a socket until its other end is closed: a request with three files, the process's id, its exit code."""
-    requests = socket.socket(fileno=descriptor)
+    """Serve a listening socket until standard input ends: a connection for each program."""
+    listening = socket.socket(fileno=descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _warm_up()
+    _import_all()
     gc.collect()
     gc.freeze()
-    requests.send(b"0")
+    # Those that attend to programs are nobody's business once they have ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    owner = sys.stdin.fileno()
     while True:
-        data, descriptors, _, _ = socket.recv_fds(requests, _LONGEST_REQUEST, 3)
-        if not data:
+        readable, _, _ = select.select([listening, owner], [], [])
+        if owner in readable:
             return
-        pid = os.fork()
-        if pid == 0:
-            requests.close()
-            _leave(_command(*json.loads(data), descriptors))
-        for given in descriptors:
-            os.close(given)
-        requests.send(json.dumps(pid).encode())
-        _, status = os.waitpid(pid, 0)
-        requests.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+        asking, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            try:
+                _attend(asking)
+            finally:
+                os._exit(0)
+        asking.close()

@@ -20,12 +20,17 @@ from services.detector import state as det
 from services.detector.binding_request import DetectorOptions
 from services.detector.claims.policy_decision import decide_policy
 from services.detector.decide import decide_template
-from services.detector.effects import ReleasePolicy, Tell, WritePolicyId
+from services.detector.effects import KeepPolicy, ReleasePolicy, Tell, WritePolicyId
 from services.detector.indexes.template_index import remember
 from services.detector.policies.claim_writes import WriteClaim, claimed_policy
 
 NOW: Final = 1_800_000_000.0
-_KINDS: Final = {"deployments": "deployments.apps", "namespaces": "namespaces", "clusterroles": "clusterroles"}
+_KINDS: Final = {
+    "deployments": "deployments.apps",
+    "namespaces": "namespaces",
+    "clusterroles": "clusterroles",
+    "services": "services",
+}
 FINALIZERS: Final = {
     "PropagationPolicy": const.PROPAGATION_POLICY_FINALIZER,
     "ClusterPropagationPolicy": const.CLUSTER_PROPAGATION_POLICY_FINALIZER,
@@ -46,13 +51,17 @@ def selector(name: str = "", namespace: str = "", **labels: str) -> Manifest:
 
 
 def policy_key(name: str) -> PolicyKey:
-    """`pp/…` is a PropagationPolicy of namespace default, `cpp/…` a cluster-wide one, `op/…` and `cop/…` override."""
+    """`pp/…` is a PropagationPolicy of namespace default, `cpp/…` a cluster-wide one, `op/…` and `cop/…` override.
+
+    `mcs/…` is a MultiClusterService.
+    """
     kind, _, short = name.partition("/")
     kinds = {
         "pp": "PropagationPolicy",
         "cpp": "ClusterPropagationPolicy",
         "op": "OverridePolicy",
         "cop": "ClusterOverridePolicy",
+        "mcs": const.MULTI_CLUSTER_SERVICE,
     }
     return PolicyKey(kinds[kind], "" if kind.startswith("c") else "default", short)
 
@@ -60,8 +69,8 @@ def policy_key(name: str) -> PolicyKey:
 class PolicyWorld:
     """Policies and Deployments of a control plane, the facts about them, and what the detector says of them."""
 
-    def __init__(self, *, preemption: bool = True, namespaces: bool = True) -> None:
-        self.options = DetectorOptions(preemption=preemption, namespaces=namespaces)
+    def __init__(self, *, preemption: bool = True, namespaces: bool = True, services: bool = True) -> None:
+        self.options = DetectorOptions(preemption=preemption, namespaces=namespaces, services=services)
         self.log: list[Known] = []
         self.policies: dict[PolicyKey, Manifest] = {}
         self.templates: dict[ObjectKey, Manifest] = {}
@@ -207,7 +216,7 @@ class PolicyWorld:
 
     def lists(self) -> list[str]:
         """Everything that is listed at a start."""
-        return [*det.POLICY_KINDS, *INTERPRETERS, *_KINDS]
+        return [*det.POLICY_KINDS, const.MULTI_CLUSTER_SERVICE, *INTERPRETERS, *_KINDS]
 
     def _list_all(self, order: list[str]) -> None:
         for kind in order or self.lists():
@@ -239,6 +248,11 @@ class PolicyWorld:
                     manifest = self.policies[effect.key]
                     labels = {**manifest["metadata"].get("labels", {}), effect.label: effect.id}
                     self._set_policy(effect.key, {**manifest, "metadata": {**manifest["metadata"], "labels": labels}})
+                case KeepPolicy():
+                    manifest = self.policies[effect.key]
+                    kept = [*manifest["metadata"].get("finalizers", ()), effect.finalizer]
+                    metadata = {**manifest["metadata"], "finalizers": kept}
+                    self._set_policy(effect.key, {**manifest, "metadata": metadata})
                 case ReleasePolicy():
                     self._set_policy(effect.key, None)
                 case Tell():
@@ -288,4 +302,5 @@ class PolicyWorld:
 def _short(key: PolicyKey | None) -> str:
     if key is None:
         return ""
-    return f"{'pp' if key.kind == 'PropagationPolicy' else 'cpp'}/{key.name}"
+    kinds = {"PropagationPolicy": "pp", "ClusterPropagationPolicy": "cpp", const.MULTI_CLUSTER_SERVICE: "mcs"}
+    return f"{kinds[key.kind]}/{key.name}"

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PATIENCE = 90.0
+PATIENCE = 180.0
+"""Seconds until something has to be so; only a failure takes that long."""
 _LONGEST_PAUSE = 0.3
 _LOOK_PAUSES = 0.005, 0.05
 """Between two looks that may cost something: the first pause, and the longest."""

@@ -82,7 +82,12 @@ def _withdrawal(seq: int, event: WorkWithdrawn, known: Mapping[int, Known]) -> l
         return (
             [] if all(position < min(known) for position in named) else [f"{place} for what is not on the log: {named}"]
         )
-    if any(_explains(cause, event) for cause in causes):
+    # Of many causes the first and the latest are kept; what the decision rests on says the same.
+    if any(_explains(cause, event) for cause in causes) or any(
+        _asks_no_more(known[position], event)
+        for position in event.provenance.own.values()
+        if position in known and position < seq
+    ):
         return []
     return [f"{place} for what does not concern it: {', '.join(type(cause).__name__ for cause in causes)}"]
 
@@ -105,6 +110,16 @@ def _explains(cause: Known, event: WorkWithdrawn) -> bool:
             return True
         case WorkRendered() | WorkWithdrawn():
             return cause.key == event.key
+        case _:
+            return False
+
+
+def _asks_no_more(fact: Known, event: WorkWithdrawn) -> bool:
+    match fact:
+        case BindingReleased() | TemplateDeleted() | PlacementReleased():
+            return fact.key == event.key
+        case PlacementDecided() | PlacementFailed():
+            return fact.key == event.key and event.cluster not in {target.name for target in fact.clusters}
         case _:
             return False
 

@@ -19,6 +19,7 @@ class Health:
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
         self._facts: dict[str, Callable[[], Any]] = {}
+        self._parts: dict[str, Health] = {}
 
     def check(self, name: str, check: Check) -> None:
         """Add or replace a check."""
@@ -28,9 +29,15 @@ class Health:
         """Add a value that /readyz shows beside the reasons."""
         self._facts[name] = value
 
+    def include(self, name: str, part: Health) -> None:
+        """Add the checks and values of a part under its name."""
+        self._parts[name] = part
+
     def reasons(self) -> dict[str, str]:
         """Why the process is not ready, by check; empty when it is."""
         found = {name: _asked(check) for name, check in self._checks.items()}
+        for part, health in self._parts.items():
+            found |= {f"{part}: {name}": reason for name, reason in health.reasons().items()}
         return {name: reason for name, reason in found.items() if reason}
 
     @property
@@ -41,7 +48,12 @@ class Health:
     def document(self) -> dict[str, Any]:
         """What /readyz answers."""
         reasons = self.reasons()
-        return {"ready": not reasons, "reasons": reasons, **{name: value() for name, value in self._facts.items()}}
+        parts = {name: health.facts() for name, health in self._parts.items()}
+        return {"ready": not reasons, "reasons": reasons, **self.facts(), **parts}
+
+    def facts(self) -> dict[str, Any]:
+        """What /readyz shows beside the reasons."""
+        return {name: value() for name, value in self._facts.items()}
 
 
 def _asked(check: Check) -> str:

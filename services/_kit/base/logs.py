@@ -93,7 +93,8 @@ def tell_strays(loop: asyncio.AbstractEventLoop, logger: Any) -> None:
     def log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         message = str(context.get("message", ""))
-        if "transport" in context or "protocol" in context:
+        # Of a handshake that was cut off, an event loop tells without the connection.
+        if "transport" in context or "protocol" in context or isinstance(error, ConnectionError):
             logger.warning("connection broke", what=message, reason=f"{type(error).__name__}: {error}")
         else:
             logger.error("stray error", what=message, exc_info=error)

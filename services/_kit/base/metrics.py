@@ -1,6 +1,7 @@
 """The catalogue of the runtime's metrics; most are read from plain counters when they are scraped.
 
-Our own names begin with `fleetlog_` and carry the service. Where a metric means what one of Karmada's means, it has
+Our own names begin with `fleetlog_` and carry the service as `component`: `service` and `cluster` are what Prometheus
+and its operator put on their targets. Where a metric means what one of Karmada's means, it has
 Karmada's name, labels and buckets (docs/sources.md#metrics), so that dashboards and alerts
 written for those keep working.
 """
@@ -67,12 +68,21 @@ class Timings:
         if seconds >= 0:
             self.offer(*labels).observe(seconds)
 
+    def of(self, *labels: str) -> Callable[[float], None]:
+        """Records durations under these labels."""
+        return lambda seconds: self.observe(seconds, *labels)
+
     def offer(self, *labels: str) -> Histogram:
         """What these labels are recorded in: from now on they are shown, with zeros until the first duration."""
         child = self._children.get(labels)
         if child is None:
             child = self._children[labels] = self._histogram.labels(*labels)
         return child
+
+    def forget(self, *labels: str) -> None:
+        """Stop offering what was recorded under these labels."""
+        if self._children.pop(labels, None) is not None:
+            self._histogram.remove(*labels)
 
 
 class ReadCollector(Collector):
@@ -117,7 +127,7 @@ class ReadCollector(Collector):
             family = families.get(name)
             if family is None:
                 kind = CounterMetricFamily if is_counter else GaugeMetricFamily
-                family = families[name] = kind(f"{NAMESPACE}_{name}", help_text, labels=["service", *labels])
+                family = families[name] = kind(f"{NAMESPACE}_{name}", help_text, labels=["component", *labels])
             family.add_metric([self._service, *labels.values()], read())
         yield from families.values()
         for shape, name, help_text, names, rows in self._tables:
@@ -125,6 +135,34 @@ class ReadCollector(Collector):
             for values, value in list(rows()):
                 many.add_metric(values, value)
             yield many
+
+
+class GroupCollector(Collector):
+    """Metrics of several shard groups, each with the number of its group as label `shard_group`."""
+
+    def __init__(self, groups: Mapping[str, CollectorRegistry]) -> None:
+        self._groups = groups
+
+    @classmethod
+    def registry(cls, groups: Mapping[str, CollectorRegistry]) -> CollectorRegistry:
+        """One registry that offers what those of all groups hold."""
+        made = CollectorRegistry(auto_describe=False)
+        made.register(cls(groups))
+        return made
+
+    def describe(self) -> list[Metric]:
+        """Nothing to check at registration: the groups have registered their own."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All families with the samples of every group."""
+        families: dict[str, Metric] = {}
+        for group, registry in self._groups.items():
+            for family in registry.collect():
+                whole = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    whole.samples.append(sample._replace(labels={**sample.labels, "shard_group": group}))
+        yield from families.values()
 
 
 class KitMetrics:
@@ -157,7 +195,7 @@ class KitMetrics:
 
     def _histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Histogram:
         return Histogram(
-            name, help_text, ["service"], namespace=NAMESPACE, buckets=buckets, registry=self.registry
+            name, help_text, ["component"], namespace=NAMESPACE, buckets=buckets, registry=self.registry
         ).labels(self.service)
 
     def timings(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> Timings:

@@ -64,6 +64,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str = ""
     takeover_after: float = 2.0
     """Seconds of silence after which a standby takes over."""
+    shard_groups: int = 1
+    """Groups that instances of executor, override renderer and status aggregator share, 1 to 8; others share none."""
     fault_points: str = ""
     """Directory in which tests order the process to die at a point; empty: none."""
     topology_replicas: int = 1
@@ -229,6 +231,12 @@ def credentials(settings: Settings) -> dict[str, Any]:
     if settings.nats_token_file:
         options["token"] = _secret("NATS_TOKEN_FILE", settings.nats_token_file)
     return options
+
+
+def access_options(settings: Settings) -> dict[str, Any]:
+    """Options of the client for identity and TLS, for those that read the log's settings only; raises SettingsError."""
+    context = tls_context(settings)
+    return credentials(settings) | ({"tls": context} if context is not None else {})
 
 
 def _secret(variable: str, path: str) -> str:

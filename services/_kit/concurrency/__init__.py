@@ -1,1 +1,1 @@
-"""Tasks with an owner, keyed background work and debouncing. What a task does belongs to its service."""
+"""Event loop and tasks of a process, keyed background work, debouncing. What a task does belongs to its service."""

@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 import structlog
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from schemas.endpoints import PortOfSlice, ServiceSlice, SliceEndpoint
+from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import first_of, set_within
@@ -113,7 +114,8 @@ class ExportedEndpoints:
         self._client = client
         self._changed = changed
         self._gate = gate
-        self._exports: dict[Service, ObjectKey] = {}
+        self._exports: dict[Service, set[ObjectKey]] = {}
+        """The objects that ask for the slices of each Service: a ServiceExport, a MultiClusterService, or both."""
         self._slices: dict[Service, dict[str, ServiceSlice | None]] = {}
         self._places: dict[Place, Service] = {}
         self._listing: frozenset[Service] = frozenset()
@@ -126,8 +128,10 @@ class ExportedEndpoints:
     def of(self, key: ObjectKey) -> Found:
         """The slices of the Service that an object exports, which is followed from now on."""
         service = (key.namespace, key.name)
-        if service not in self._exports:
-            self._exports[service] = key
+        if service in self._exports:
+            self._exports[service].add(key)
+        else:
+            self._exports[service] = {key}
             self._again.set()
             if self._task is None:
                 self._task = supervise("exported-endpoints", self._follow)
@@ -139,6 +143,16 @@ class ExportedEndpoints:
         words = [f"EndpointSlice {', '.join(unread[:3])} cannot be read"] if unread else []
         return Found(kept, "; ".join([*words, *([left_out] if left_out else []), *self._words]))
 
+    def reported(
+        self, key: ObjectKey, uid: str, before: WorkObserved | None
+    ) -> tuple[tuple[ServiceSlice, ...] | UnsetType, str]:
+        """Endpoints to report and what is wrong with them; until a list is known those of the report before."""
+        found = self.of(key)
+        if found.slices is not None:
+            return found.slices, found.problem
+        known = before is not None and before.uid == uid
+        return (before.endpoints if known and before is not None else UNSET), found.problem
+
     @property
     def _words(self) -> list[str]:
         return [self._problem] if self._problem else []
@@ -146,8 +160,13 @@ class ExportedEndpoints:
     def leave(self, key: ObjectKey) -> None:
         """An object exports nothing any more."""
         service = (key.namespace, key.name)
-        if self._exports.pop(service, None) is None:
+        asking = self._exports.get(service)
+        if asking is None or key not in asking:
             return
+        asking.remove(key)
+        if asking:
+            return
+        del self._exports[service]
         self._listed -= {service}
         for name in self._slices.pop(service, {}):
             self._places.pop((key.namespace, name), None)
@@ -199,8 +218,7 @@ class ExportedEndpoints:
 
     def _tell(self, services: Iterable[Service]) -> None:
         for service in list(services):
-            key = self._exports.get(service)
-            if key is not None:
+            for key in sorted(self._exports.get(service, ())):
                 self._changed(key)
 
     def listed(self, objects: list[_Seen]) -> None:

@@ -25,7 +25,7 @@ from services._kit.base.log_errors import LogError
 from services._kit.base.metrics import ReadCollector
 from services._kit.base.pacing import EXACT, Backoff
 from services._kit.delivery.applier import Applier, ApplyResult
-from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient, too_much
+from services._kit.delivery.concurrency_limiter import ConcurrencyLimiter, LimitedClient
 from services._kit.delivery.exported_endpoints import ExportedEndpoints
 from services._kit.delivery.interpretation_levels import Interpretation, Offered
 from services._kit.delivery.kind_caches import Kinds, UnknownKind
@@ -36,6 +36,7 @@ from services._kit.delivery.lane_parts import (
     RepairBackoff,
     Settled,
     WorkSource,
+    is_passing,
     reported_failure,
     says_the_same,
     since,
@@ -49,7 +50,8 @@ from services._rules.delivery.apply import Reflection, reflect
 from services._rules.delivery.cluster_works import holds
 from services._rules.delivery.observations import FAILED
 from services._rules.delivery.work_labels import with_work_labels
-from services._rules.endpoints.reported_slices import is_export
+from services._rules.endpoints.multi_cluster_services import is_marker
+from services._rules.endpoints.reported_slices import reports_endpoints
 from services._rules.interpreter import InterpretError
 from services._rules.secrets.secret_objects import is_secret
 
@@ -221,6 +223,8 @@ class Lane:
         if not work.digest:
             self._report(key, work, seq, reason=FAILED, message=work.problem)
             return True
+        if is_marker(key):
+            return self._ask_for_endpoints(key, work, seq)
         assert self._acting is not None
         kind = await self._acting.kinds.of(work.api_version, work.kind)
         live = await self._acting.live(kind, key)
@@ -255,6 +259,13 @@ class Lane:
         self._seen(key, work, seq, live, brought, reflection)
         return not reflection.passing
 
+    def _ask_for_endpoints(self, key: ObjectKey, work: WorkRendered, seq: int) -> bool:
+        """Report the endpoints that a marker asks for; it is never applied."""
+        endpoints, unlisted = self._endpoints(key, work)
+        if unlisted or not isinstance(endpoints, UnsetType):
+            self._report(key, work, seq, message=unlisted, endpoints=endpoints)
+        return True
+
     def _in_line(self, key: ObjectKey, seq: int, offered: Offered, live: Manifest | None) -> bool:
         """Whether an object has only changed its status since it was last compared with this work."""
         settled = self._settled.get(key)
@@ -286,6 +297,10 @@ class Lane:
 
     async def _withdraw(self, key: ObjectKey, work: WorkWithdrawn, seq: int) -> bool:
         """Have an object deleted and report; false until it is seen that it is gone, or is being deleted."""
+        if is_marker(key):
+            # No member ever held it.
+            self._report(key, work, seq, absent=True)
+            return True
         assert self._acting is not None
         try:
             kind = await self._acting.kinds.of(work.api_version, work.kind)
@@ -333,14 +348,9 @@ class Lane:
 
     def _endpoints(self, key: ObjectKey, work: WorkRendered) -> tuple[tuple[ServiceSlice, ...] | UnsetType, str]:
         """Endpoints that an object exports and what is wrong with them; those reported last until a list is known."""
-        if self._exported is None or not is_export(key):
+        if self._exported is None or not reports_endpoints(key):
             return UNSET, ""
-        found = self._exported.of(key)
-        if found.slices is not None:
-            return found.slices, found.problem
-        before = self._source.observed(key)
-        known = before is not None and before.uid == work.uid
-        return (before.endpoints if known and before is not None else UNSET), found.problem
+        return self._exported.reported(key, work.uid, self._source.observed(key))
 
     def _report(self, key: ObjectKey, work: WorkEvent, seq: int, **fields: Any) -> None:
         """Report the observed state, unless the last report equals it."""
@@ -362,7 +372,7 @@ class Lane:
 
     def _failed(self, key: ObjectKey, work: WorkEvent, seq: int, error: Exception) -> None:
         self.stats.failed += 1
-        passing = _is_passing(error)
+        passing = is_passing(error)
         quietly = passing and self._turns.failures(key) < _QUIETLY
         if isinstance(work, WorkRendered) and not quietly:
             self._report(key, work, seq, reason=FAILED, message=summary(reported_failure(work, error)))
@@ -387,10 +397,3 @@ class Lane:
                     # The kind is served a moment later: start over with short pauses.
                     self.look_afresh(key)
             self._waiting_for_kind.clear()
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether an error concerns the cluster rather than the object."""
-    return (
-        isinstance(error, BadAnswer) or too_much(error) or (isinstance(error, ApiError) and error.status in (401, 502))
-    )

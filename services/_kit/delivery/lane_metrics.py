@@ -71,17 +71,19 @@ class WriteMetrics:
 def register_lane(reads: ReadCollector, lane: Lane) -> None:
     """Offer what one cluster's lane does, from its opening on."""
     cluster, stats = lane.cluster, lane.stats
-    reads.gauge("lane_backlog", "Objects not yet in line", lambda: lane.backlog, cluster=cluster)
-    reads.gauge("lane_up", "1 while the cluster answers", lambda: not lane.trouble, cluster=cluster)
+    reads.gauge("lane_backlog", "Objects not yet in line", lambda: lane.backlog, member_cluster=cluster)
+    reads.gauge("lane_up", "1 while the cluster answers", lambda: not lane.trouble, member_cluster=cluster)
     writes = "Writes to members by what they did"
-    reads.counter("lane_writes", writes, lambda: stats.created, cluster=cluster, operation="create")
-    reads.counter("lane_writes", writes, lambda: stats.updated, cluster=cluster, operation="update")
-    reads.counter("lane_writes", writes, lambda: stats.deleted, cluster=cluster, operation="delete")
-    reads.counter("lane_unchanged", "Objects found as they should be", lambda: stats.unchanged, cluster=cluster)
-    reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, cluster=cluster)
+    reads.counter("lane_writes", writes, lambda: stats.created, member_cluster=cluster, operation="create")
+    reads.counter("lane_writes", writes, lambda: stats.updated, member_cluster=cluster, operation="update")
+    reads.counter("lane_writes", writes, lambda: stats.deleted, member_cluster=cluster, operation="delete")
+    reads.counter("lane_unchanged", "Objects found as they should be", lambda: stats.unchanged, member_cluster=cluster)
+    reads.counter("lane_failures", "Deliveries that were refused", lambda: stats.failed, member_cluster=cluster)
     repairs = "Objects put back that had been changed or deleted in the member"
-    reads.counter("lane_repairs", repairs, lambda: stats.repaired, cluster=cluster)
+    reads.counter("lane_repairs", repairs, lambda: stats.repaired, member_cluster=cluster)
     window = lane.pace.window
-    reads.gauge("lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), cluster=cluster)
+    reads.gauge(
+        "lane_requests_limit", "Requests sent at once at most", lambda: int(window.limit), member_cluster=cluster
+    )
     breaks = "Times the cluster stopped answering"
-    reads.counter("lane_interruptions", breaks, lambda: lane.connection.interruptions, cluster=cluster)
+    reads.counter("lane_interruptions", breaks, lambda: lane.connection.interruptions, member_cluster=cluster)

@@ -16,8 +16,9 @@ from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.pacing import EXACT, Backoff
+from services._kit.delivery.concurrency_limiter import too_much
 from services._kit.delivery.kind_caches import UnknownKind
-from services._kit.kube.client import ApiError, Unreachable
+from services._kit.kube.client import ApiError, BadAnswer, Unreachable
 from services._rules.delivery.drift import both
 from services._rules.delivery.refusal_hints import hint_for
 from services._rules.delivery.work_status import FAILED_SUMMARY
@@ -206,3 +207,10 @@ class RepairBackoff:
 
     def _pause(self, count: int) -> float:
         return self._backoff.pause(count - _AT_ONCE + 1) if count >= _AT_ONCE else 0.0
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether an error concerns the cluster rather than the object."""
+    return (
+        isinstance(error, BadAnswer) or too_much(error) or (isinstance(error, ApiError) and error.status in (401, 502))
+    )

@@ -1,7 +1,8 @@
 """Admits lists of an endpoint only while the endpoint has its known identity.
 
 Every reflector asks its gate before it lists, before a list counts, and at the first event of a new watch. The
-identity is read again for that, once for all concurrent callers, and periodically beside it.
+identity is read again for that, once for all concurrent callers, and periodically beside it; a watch needs no reading
+of its own where one began after it was open.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from services._kit.concurrency.supervision import Supervised, supervise
 from services._kit.concurrency.tasks import set_within
 from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.identity.identity_reading import read_afresh
-from services._kit.kube.answers.exchange import bare
+from services._kit.identity.shared_reading import SharedReading
 from services._kit.kube.client import KubeClient, Unreachable
 from services._kit.kube.list_watch import Kept
 from services._rules.absence import absence_guard as absence
@@ -38,6 +39,8 @@ COLLECTIONS: Final = 6
 """Of so many collections the newest objects are looked at with each reading."""
 SIGHTINGS: Final = 3
 """How many objects of a collection are."""
+_CONNECTIONS: Final = 2
+"""For one reading: each is a TLS handshake, and all of them may be waited for by a change."""
 AGAIN_SECONDS: Final = 1.0
 """How often it is read while it is not."""
 
@@ -101,9 +104,7 @@ class EndpointIdentity:
         self._guard = guard
         self._cut = cut
         self._on_reading = on_reading
-        self._asking = asyncio.Lock()
-        self._asked = self._answered = 0
-        self._problem: Unreachable | None = None
+        self._readings = SharedReading(self._check)
         self._opened = asyncio.Event()
         self._opened.set()
         self._refused = asyncio.Event()
@@ -123,25 +124,17 @@ class EndpointIdentity:
         """Return once the answers of the endpoint count."""
         await self._opened.wait()
 
-    async def check(self) -> bool:
-        """Read the identity by a request that is sent from now on; whether the answers of the endpoint count.
+    def moment(self) -> int:
+        """A number for the present moment, for `check`."""
+        return self._readings.moment()
 
-        One question serves all that wait for it. Raises Unreachable when there is no usable answer.
+    async def check(self, moment: int = 0) -> bool:
+        """Read the identity, unless that was begun since a moment; whether the answers of the endpoint count.
+
+        One reading serves all that wait for it. Raises Unreachable when there is no usable answer.
         """
-        self._asked += 1
-        mine = self._asked
-        async with self._asking:
-            if self._answered < mine:
-                covered = self._asked
-                self._problem = None
-                try:
-                    await self._check()
-                except Unreachable as error:
-                    self._problem = bare(error)
-                self._answered = covered
-            if self._problem is not None:
-                raise Unreachable(str(self._problem)) from self._problem
-            return self.trusted
+        await self._readings.since(moment)
+        return self.trusted
 
     def doubt(self, revision: int) -> None:
         """Take in that a list is older than what was seen before: all is listed again."""
@@ -275,9 +268,13 @@ class Gate(Generic[T]):
         """Whether everything has to be listed again."""
         return self._epoch != self._identity.epoch
 
-    async def vouches(self) -> bool:
-        """Whether events of a watch that was begun since the last list count; raises Unreachable."""
-        if self.stale or not await self._identity.check() or self.stale:
+    def moment(self) -> int:
+        """A number for the present moment, for `vouches`."""
+        return self._identity.moment()
+
+    async def vouches(self, opened: int) -> bool:
+        """Whether events of a watch count that was open at a moment; raises Unreachable."""
+        if self.stale or not await self._identity.check(opened) or self.stale:
             return False
         # A restored server may accept a version it has not reached, and be silent until it has: only a list shows that.
         return self._listed or not 0 < self._identity.revision < self._highest
@@ -295,7 +292,7 @@ class ControlPlaneIdentity(EndpointIdentity):
         cls, kubeconfig: str, client: KubeClient, guard: Guard[Any], on_reading: Callable[[], None]
     ) -> ControlPlaneIdentity:
         """Open the control plane of a kubeconfig; `client` is the one whose lists the guard judges."""
-        return cls(await open_kubeconfig(kubeconfig), client, guard, on_reading)
+        return cls(await open_kubeconfig(kubeconfig, connections=_CONNECTIONS), client, guard, on_reading)
 
     async def close(self) -> None:
         """Stop reading, and close the connection."""

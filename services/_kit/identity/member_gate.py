@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from services._kit.identity.identity_reading import read_identity
+from services._kit.identity.shared_reading import SharedReading
 from services._kit.kube.client import KubeClient, Unreachable
 
 
@@ -34,15 +35,19 @@ class MemberGate:
         self._known = known
         self._on_stranger = on_stranger
         self._on_bad_answer = on_bad_answer
+        self._readings = SharedReading(self._verify)
 
-    async def vouch(self) -> None:
-        """Verify the identity; raises Stranger for another one, and Unreachable where it cannot be read.
+    async def vouch(self, since: int = 0) -> None:
+        """Verify the identity, unless that was begun since a moment.
 
-        A member that forbids us to read its identity is trusted.
+        Raises Stranger for another one, and Unreachable where it cannot be read. A member that forbids us to read its
+        identity is trusted.
         """
+        if self._known():
+            await self._readings.since(since)
+
+    async def _verify(self) -> None:
         known = self._known()
-        if not known:
-            return
         reading = await read_identity(self._client)
         seen = reading.uid
         if seen == known or reading.forbidden:
@@ -74,7 +79,11 @@ class MemberGate:
         await self.vouch()
         return True
 
-    async def vouches(self) -> bool:
-        """A watch counts unless it is a stranger's."""
-        await self.vouch()
+    def moment(self) -> int:
+        """A number for the present moment, for `vouches`."""
+        return self._readings.moment()
+
+    async def vouches(self, opened: int) -> bool:
+        """A watch that was open at a moment counts unless it is a stranger's."""
+        await self.vouch(opened)
         return True

@@ -162,8 +162,15 @@ class Gatekeeper(Protocol[T]):
         """Whether everything has to be listed again."""
         ...
 
-    async def vouches(self) -> bool:
-        """Whether events of a watch that was begun since the last list count; raises Unreachable."""
+    def moment(self) -> int:
+        """A number for the present moment, for `vouches`."""
+        ...
+
+    async def vouches(self, opened: int) -> bool:
+        """Whether events of a watch count that was begun since the last list and open at a moment.
+
+        0 is the present one. Raises Unreachable.
+        """
         ...
 
 
@@ -329,12 +336,14 @@ class Reflector(Generic[T]):
         """Follow the changes after the last version, until the stream ends or has to begin with a list."""
         if self._gate is not None and self._gate.stale:
             raise _ListAgain
-        vouched = self._gate is None
+        vouched, opened = self._gate is None, 0
         async for events in self._client.watch(self._path, self._version, params=self._params):
             self.outage.over()
-            if not events and not self._failures:
-                continue  # The stream is open.
-            if self._gate is not None and (self._gate.stale or not (vouched or await self._gate.vouches())):
+            if not events:
+                opened = self._gate.moment() if self._gate is not None else 0
+                if not self._failures:
+                    continue
+            if self._gate is not None and (self._gate.stale or not (vouched or await self._gate.vouches(opened))):
                 # The address may lead elsewhere since the list; a watch that was broken off could be silent for long.
                 raise _ListAgain
             vouched = True

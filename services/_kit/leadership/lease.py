@@ -7,6 +7,8 @@ announces when it stops, and an instance that finds its own name in the last Lea
 Writes that bypass the log know no such fence. The leader therefore counts, on its own clock, from the moment before it
 sent the last heartbeat that is known to have reached the server: its term ends before another instance takes over,
 also while it is suspended. A term that ran out holds again only after two heartbeats and a read of the log.
+
+Where the work of a service is divided, every shard group has a lease; a leader may hand one over to another instance.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from msgspec import Struct
 from schemas.codec import DecodeError, decode, encode
 from schemas.envelope import HEADER_EVENT_ID, HEADER_PRODUCER, event_id
 from schemas.events.lease import LeaseTaken
+from schemas.shard_groups import WHOLE, ShardGroup
 from schemas.subjects import heartbeat, lease
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.log_errors import Ambiguous, Conflict, LogError
 from services._kit.concurrency.supervision import spawn
 from services._kit.concurrency.tasks import set_within
+from services._kit.leadership.sharding import Sharding
 from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.stream_port import Fence, Log, Message, NewMessage
 
@@ -36,20 +40,21 @@ HELD: Final = 0.8
 
 
 class Beat(Struct, omit_defaults=True):
-    """One heartbeat; `resigned` is the last one of an instance that stops."""
+    """One heartbeat; `resigned` is the last one of a term that ends on purpose, in favour of `heir` if it names one."""
 
     instance: str
     seq: int
     resigned: bool = False
+    heir: str = ""
 
 
 _beat = msgspec.json.Decoder(Beat)
 
 
 class Lease:
-    """Leadership of one instance of a service; run `run` as a task and read `fence`.
+    """Leadership of one instance of a service, or of one of its shard groups; run `run` as a task and read `fence`.
 
-    `interval` and `takeover_after` in seconds.
+    `service` is the name of the group on the log. `interval` and `takeover_after` in seconds.
     """
 
     def __init__(
@@ -63,10 +68,11 @@ class Lease:
         takeover_after: float = TAKEOVER_AFTER,
         clock: Clock | None = None,
         on_change: Callable[[bool, str], None] | None = None,
+        group: ShardGroup = WHOLE,
     ) -> None:
-        self.service = service
+        self.service = group.named(service)
         self.instance = instance
-        self.subject = lease(service)
+        self.subject = lease(self.service)
         self.interval = interval
         self.takeover_after = takeover_after
         self.seq = 0
@@ -75,6 +81,10 @@ class Lease:
         self._log = log
         self._bus = bus
         self._clock = clock or SystemClock()
+        self._group = group
+        self.sharding = Sharding(log, service, instance, group, self._clock.now)
+        self._handing: Beat | None = None
+        """What the heir is told once nothing of ours is under way."""
         self._on_change = on_change
         self._changed = asyncio.Event()
         self._poke = asyncio.Event()
@@ -112,6 +122,8 @@ class Lease:
 
     def observe(self, message: Message) -> None:
         """Note a LeaseTaken that was read from the log; a newer one than ours ends our leadership."""
+        if message.subject == self.sharding.subject != self.subject and self.sharding.contradicts(message):
+            self.lost("the work is divided in another way")
         if message.subject != self.subject or message.seq <= self.known:
             return
         self.known = message.seq
@@ -125,6 +137,18 @@ class Lease:
             self.seq = 0
             self._hear_nothing()
             self._tell(reason)
+
+    def hand_over(self, heir: str) -> None:
+        """Stop leading in favour of another instance; `announce` tells it."""
+        if self.seq:
+            self._handing = Beat(self.instance, self.seq, resigned=True, heir=heir)
+            self.lost(f"handed over to {heir}")
+
+    async def announce(self) -> None:
+        """Tell the heir that it may lead, now that nothing of ours is under way."""
+        handing, self._handing = self._handing, None
+        if handing is not None:
+            await self._say_goodbye(handing)
 
     async def run(self) -> None:
         """Lead whenever no other instance does, until cancelled."""
@@ -157,12 +181,13 @@ class Lease:
         seq, self.seq = self.seq, 0
         if seq:
             self._tell("this instance stops")
-            try:
-                await self._bus.publish(
-                    heartbeat(self.service), msgspec.json.encode(Beat(self.instance, seq, resigned=True))
-                )
-            except LogError:
-                return
+            await self._say_goodbye(Beat(self.instance, seq, resigned=True))
+
+    async def _say_goodbye(self, beat: Beat) -> None:
+        try:
+            await self._bus.publish(heartbeat(self.service), msgspec.json.encode(beat))
+        except LogError:
+            return
 
     async def _beat(self) -> None:
         seq, since = self.seq, self._clock.monotonic()
@@ -229,8 +254,15 @@ class Lease:
             await self._take(seq, f"the leader was silent for {self.takeover_after:g} s")
 
     async def _take(self, expected: int, reason: str) -> None:
+        if not await self.sharding.stands():
+            return
         event = LeaseTaken(
-            prev=expected, service=self.service, instance=self.instance, taken_at=self._clock.now(), reason=reason
+            prev=expected,
+            service=self.service,
+            instance=self.instance,
+            taken_at=self._clock.now(),
+            reason=reason,
+            groups=self._group.count,
         )
         name = event_id(f"{self.service}/{self.instance}/{expected}/{event.taken_at}", 0, self.subject)
         message = NewMessage(
@@ -251,12 +283,30 @@ class Lease:
                 raise
             seq = last.seq
         self._resigned = False
+        while await self._others_ended():
+            await self._settle(seq)
+            since = self._clock.monotonic()
         if self._stopping or seq < self.known:
             return
         self.seq = self.known = seq
         self._hold(since)
         self._tell(reason)
         await self._beat()
+
+    async def _others_ended(self) -> bool:
+        """End the leases of other shardings of the work; whether there were any."""
+        try:
+            return await self.sharding.end_others()
+        except Conflict:
+            return True
+
+    async def _settle(self, seq: int) -> None:
+        """Show heartbeats until no leader of another sharding can trust its own any more."""
+        until = self._clock.monotonic() + self.takeover_after
+        while not self._stopping and self.known <= seq and self._clock.monotonic() < until:
+            await self._bus.publish(heartbeat(self.service), msgspec.json.encode(Beat(self.instance, seq)))
+            self._poke.clear()
+            await set_within(self._poke, self.interval)
 
     def _named_us(self, last: Message) -> bool:
         try:
@@ -272,6 +322,9 @@ class Lease:
             return
         if beat.seq < self.known or (self.seq and beat.seq == self.seq):
             return  # A deposed leader that has not noticed yet, or ourselves.
+        if beat.resigned and beat.heir not in ("", self.instance):
+            self._hear_nothing()
+            return
         if beat.resigned:
             self._resigned = True
             self._poke.set()

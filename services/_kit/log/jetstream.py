@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
+from schemas.subjects import SETTLED
+from schemas.topology import BLOBS
 from services._kit.base.log_errors import (
     DUPLICATE,
     IN_PROCESS,
@@ -50,6 +52,8 @@ IDENTITY_KEY = "fleetlog-id"
 MULTI = 500
 NEVER = str(2**62)
 """A sequence that no message has."""
+_ASKED = {BLOBS.name: SETTLED}
+"""Subjects for messages that are to be refused, of streams that services read without the right to write there."""
 
 
 class _Purged(ApiAnswer):
@@ -183,7 +187,7 @@ class JetStreamLog:
         """
         headers = {EXPECTED_STREAM: self._name, EXPECTED_SEQ: NEVER}
         try:
-            parse_ack(await self.connection.request(subject, b"", headers, self.timeout))
+            parse_ack(await self.connection.request(_ASKED.get(self._name, subject), b"", headers, self.timeout))
         except ConflictError:
             return
 

@@ -6,6 +6,7 @@ that a task of its subscription empties; a direct subscription is called at once
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
@@ -127,6 +128,24 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(data)
         await self._send_command(b"HPUB %b  %d %d\r\n%b%b\r\n" % (subject.encode(), size, size + len(data), head, data))
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        try:
+            return await super()._flush_pending(force_flush)
+        except RuntimeError as error:
+            # Its flusher ended with a transport that broke a moment ago, and it writes to that itself. What is
+            # pending stays so, as everything does that is published without a connection.
+            await self._process_op_err(error)
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done
+
+    async def _attempt_reconnect(self) -> None:
+        # It would wait until a server that reads nothing has read what was written to it.
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+        await super()._attempt_reconnect()
 
     async def close(self) -> None:
         """Close; whatever was not sent by now is dropped."""

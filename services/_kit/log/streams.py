@@ -31,11 +31,25 @@ log = LateLogger("topology")
 class _State(Struct):
     bytes: int = 0
     messages: int = 0
+    consumer_count: int = 0
+
+
+class _Peer(Struct):
+    current: bool = False
+    offline: bool = False
+    lag: int = 0
+
+
+class _Cluster(Struct):
+    leader: str = ""
+    replicas: list[_Peer] = []
 
 
 class _Answer(ApiAnswer):
     config: dict[str, Any] = {}
     state: _State = msgspec.field(default_factory=_State)
+    cluster: _Cluster | None = None
+    """None where one server stands alone."""
 
 
 class _Listed(ApiAnswer):
@@ -88,6 +102,11 @@ def _differs(wanted: dict[str, Any], present: dict[str, Any]) -> list[str]:
     return changed
 
 
+def _later(stream: Stream, present: dict[str, Any]) -> bool:
+    """Whether a later version has made a stream: it takes all subjects that this version knows, and more."""
+    return set(stream.subjects) < set(present.get("subjects") or ())
+
+
 class NoRoom(Refused):
     """The server has not as much storage as a stream asks for."""
 
@@ -98,7 +117,8 @@ async def apply_stream(
     """Make one stream as described, keeping the identity it has; raises NoRoom, or Refused when the server will not.
 
     A stream with more replicas keeps them: only an operator reduces their number. The same holds for its size: a
-    bound is kept, unless `sizes` (bytes by stream) asks for another.
+    bound is kept, unless `sizes` (bytes by stream) asks for another. One of a later version keeps all its settings: its
+    services may be running beside this one.
     """
     wanted = stream_config(stream, replicas)
     sizes = sizes or {}
@@ -114,6 +134,8 @@ async def apply_stream(
             raise _error(stream, created.error)
     if info.error is not None:
         raise _error(stream, info.error)
+    if _later(stream, info.config):
+        wanted = {name: info.config.get(name) for name in wanted}
     wanted["num_replicas"] = max(replicas, int(info.config.get("num_replicas") or 1))
     wanted["max_bytes"] = most_bytes(stream, int(info.config.get("max_bytes") or -1), info.state.bytes, sizes)
     metadata: dict[str, str] = info.config.get("metadata") or {}
@@ -171,6 +193,7 @@ async def fills(connection: Connection) -> list[Fill]:
 
 
 def _fill(one: _Answer) -> Fill:
+    group = one.cluster or _Cluster(leader="alone")
     return Fill(
         stream=one.config["name"],
         bytes=one.state.bytes,
@@ -178,13 +201,17 @@ def _fill(one: _Answer) -> Fill:
         messages=one.state.messages,
         refuses=one.config.get("discard") == "new",
         passing=bool(one.config.get("max_age")),
+        consumers=one.state.consumer_count,
+        replicas=int(one.config.get("num_replicas") or 1),
+        current=bool(group.leader) + sum(peer.current and not peer.offline for peer in group.replicas),
+        behind=max((peer.lag for peer in group.replicas), default=0),
     )
 
 
 async def check(connection: Connection, streams: Iterable[Stream] = STREAMS) -> list[str]:
     """What is missing or different, one sentence each; empty when all is as described.
 
-    Replica counts and sizes are the operator's choice and not compared.
+    Replica counts and sizes are the operator's choice and not compared; what a later version made counts as described.
     """
     problems = []
     for stream in streams:
@@ -194,8 +221,10 @@ async def check(connection: Connection, streams: Iterable[Stream] = STREAMS) -> 
             continue
         if IMPORTING in (info.config.get("metadata") or {}):
             problems.append(f"stream {stream.name}: an import did not finish; remove all streams and import again")
+        if _later(stream, info.config):
+            continue
         wanted = stream_config(stream)
-        for name in _OPERATORS:
+        for name in (*_OPERATORS, "description"):
             del wanted[name]
         problems += [
             f"stream {stream.name}: {name} is {info.config.get(name)!r}, expected {wanted[name]!r}; apply the topology"

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import csv
 import hmac
-import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 from multidict import MultiMapping
 
+from services._kit.base.health import Health
+from services._kit.base.metrics import ReadCollector
 from services._kit.base.settings import Settings, SettingsError
+from services._kit.credentials.serving_certificate import CertificateWatch, ServingCertificate, ServingFiles
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -29,7 +31,11 @@ class FrontSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """0: any free port."""
     serving_cert: str = ""
     serving_key: str = ""
-    """Files of the serving certificate; without them the API serves plain HTTP, on loopback only."""
+    """Files of the serving certificate, read again when they change; without them plain HTTP, on loopback only."""
+    certificate_check_seconds: float = 10.0
+    """How often the certificate's files are looked at."""
+    certificate_warning_seconds: float = 30 * 86400.0
+    """How long before the certificate expires that is reported."""
     front_proxy_ca: str = ""
     """File with the authority of the API server's proxy client certificate: its X-Remote-* headers are believed."""
     front_proxy_names: tuple[str, ...] = ()
@@ -142,8 +148,12 @@ def parse_tokens(text: str) -> dict[bytes, Identity]:
     return tokens
 
 
-def tls_of(settings: FrontSettings) -> ssl.SSLContext | None:
+def certificate_of(settings: FrontSettings, now: Callable[[], float]) -> ServingCertificate | None:
     """TLS of the API; None for plain HTTP. Raises SettingsError for what is missing, unreadable or unsafe."""
+    if settings.certificate_check_seconds <= 0:
+        raise SettingsError(
+            f"FLEETLOG_CERTIFICATE_CHECK_SECONDS is {settings.certificate_check_seconds}: use more than 0"
+        )
     if not settings.serving_cert:
         if settings.api_host not in _LOOPBACK:
             raise SettingsError(
@@ -153,13 +163,24 @@ def tls_of(settings: FrontSettings) -> ssl.SSLContext | None:
         if settings.front_proxy_ca:
             raise SettingsError("FLEETLOG_FRONT_PROXY_CA needs FLEETLOG_SERVING_CERT: proxies are known by certificate")
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(settings.serving_cert, settings.serving_key or None)
-        if settings.front_proxy_ca:
-            context.load_verify_locations(settings.front_proxy_ca)
-            context.verify_mode = ssl.CERT_OPTIONAL
+        return ServingCertificate(
+            ServingFiles(settings.serving_cert, settings.serving_key, settings.front_proxy_ca),
+            refused="clients refuse the connection",
+            warning_seconds=settings.certificate_warning_seconds,
+            now=now,
+        )
     except OSError as error:
         raise SettingsError(f"FLEETLOG_SERVING_CERT, FLEETLOG_SERVING_KEY, FLEETLOG_FRONT_PROXY_CA: {error}") from error
-    context.set_alpn_protocols(["http/1.1"])
-    return context
+
+
+def watched_tls(
+    settings: FrontSettings, now: Callable[[], float], health: Health, reads: ReadCollector
+) -> CertificateWatch | None:
+    """TLS of the API with a watch over its certificate that has begun; raises what `certificate_of` raises."""
+    certificate = certificate_of(settings, now)
+    if certificate is None:
+        return None
+    watch = CertificateWatch(certificate, settings.certificate_check_seconds, health, reads)
+    watch.start()
+    return watch

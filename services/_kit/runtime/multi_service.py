@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,11 +22,18 @@ from msgspec import Struct
 
 from services._kit.base import logs
 from services._kit.base.settings import Settings, SettingsError, load
+from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.concurrency.tasks import all_of
 from services._kit.log.ids import default_instance
-from services._kit.runtime.runner import Runner, filters_of
+from services._kit.runtime.runner import Runner
 from services._kit.runtime.service import AnyService
-from services._kit.runtime.service_wiring import BAD_SETTINGS, FAILED, OK, ended_by, run_loop, serve
+from services._kit.runtime.service_wiring import (
+    BAD_SETTINGS,
+    ended_by,
+    serve,
+    siblings_of,
+    streams_of,
+)
 from services._kit.runtime.shared_consumer import SharedReading
 
 
@@ -40,6 +48,7 @@ class Part(Struct, frozen=True):
 
 class _Made(Struct, frozen=True):
     service: AnyService
+    siblings: Sequence[AnyService]
     settings: Settings
     log: Path
 
@@ -61,7 +70,8 @@ def run_services(parts: Sequence[Part]) -> int:
 
 def _make(part: Part) -> _Made:
     settings = load(part.settings_type, {**os.environ, **part.environment})
-    return _Made(part.factory(settings), settings, part.log)
+    service = part.factory(settings)
+    return _Made(service, siblings_of(service, partial(part.factory, settings), settings), settings, part.log)
 
 
 async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int]) -> None:
@@ -70,7 +80,10 @@ async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     logs.tell_strays(loop, logs.get())
-    shared = SharedReading(Counter(stream for part, _ in parts for stream in filters_of(part.service)))
+    reading: Counter[str] = Counter()
+    for part, _ in parts:
+        reading.update(streams_of((part.service, *part.siblings)))
+    shared = SharedReading(reading)
     not_ready = {part.service.name for part, _ in parts}
 
     def ready(name: str) -> None:
@@ -104,7 +117,7 @@ async def _serve(
         ready(name)
 
     try:
-        await serve(part.service, settings, stop, started, shared=shared)
+        await serve(part.service, settings, stop, started, shared=shared, siblings=part.siblings)
     except Exception as error:  # noqa: BLE001 - reported in the log of the service, and by the exit code
         codes.append(ended_by(error, logger))
     else:

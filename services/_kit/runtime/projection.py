@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from schemas.codec import DecodeError, Known
 from schemas.envelope import HEADER_CORRELATION, HEADER_TRACEPARENT
+from schemas.shard_groups import WHOLE, ShardGroup
 from schemas.subjects import UNPARKED
 from schemas.topology import FACTS, OBSERVED
 from services._kit.log.stream_port import Delivery, Message
@@ -127,7 +128,7 @@ class ProjectionStats(Struct):
 
 
 class Projection(Generic[S, K]):
-    """The state of one service, its position in every stream it reads, and its dirty keys."""
+    """The state of one service, its position in every stream it reads, and its dirty keys: those of its shard group."""
 
     def __init__(
         self,
@@ -135,8 +136,10 @@ class Projection(Generic[S, K]):
         streams: Iterable[str] = (FACTS.name,),
         on_problem: Callable[[Message, Exception], None] | None = None,
         decode: Callable[[Message, str], Known] | None = None,
+        group: ShardGroup = WHOLE,
     ) -> None:
         self.service = service
+        self._group = group
         self._decode = decode or _decode
         self.state = service.new_state()
         self.position: dict[str, int] = dict.fromkeys(streams, 0)
@@ -177,8 +180,9 @@ class Projection(Generic[S, K]):
                 keys = fold(state, message, event)
                 if self.marking:
                     for key in keys:
-                        self._mark(key, message, sign * message.seq)
-                        marked = True
+                        if self._ours(key):
+                            self._mark(key, message, sign * message.seq)
+                            marked = True
                 elif keys is not None:
                     # A fold may be a generator: it works only while it is consumed.
                     for _ in keys:
@@ -201,6 +205,8 @@ class Projection(Generic[S, K]):
             return
         marked = False
         for key in keys:
+            if not self._ours(key):
+                continue
             marked = True
             if key not in self.dirty:
                 self.dirty[key] = Cause(since=since) if cause is None else cause
@@ -241,6 +247,9 @@ class Projection(Generic[S, K]):
             )
         else:
             cause.add(seq)
+
+    def _ours(self, key: K) -> bool:
+        return self._group.count == 1 or self._group.owns(self.service.unit_of(key))
 
     def _readable(self, subject: str) -> None:
         for key in self._unread.pop(subject, ()):

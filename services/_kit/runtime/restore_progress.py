@@ -9,6 +9,7 @@ import structlog
 
 from schemas.codec import DecodeError, decode
 from schemas.events.restore import RestoreCompared, RestoreStarted
+from schemas.shard_groups import WHOLE, ShardGroup
 from schemas.subjects import restore
 from services._kit.base.clock import Clock
 from services._kit.log.stream_port import Message
@@ -23,11 +24,12 @@ PREFIX = "restore."
 class Restoration:
     """What the runtime and a service know of the restore under way."""
 
-    def __init__(self, service: str, appender: Appender[Any], clock: Clock) -> None:
+    def __init__(self, service: str, appender: Appender[Any], clock: Clock, group: ShardGroup = WHOLE) -> None:
         self.state = Restoring()
         self.waits_for = ""
         """What this service waits for before it has compared everything; for people."""
         self._service = service
+        self._group = group
         self._appender = appender
         self._clock = clock
         self._last: dict[str, int] = {}
@@ -73,7 +75,7 @@ class Restoration:
         Called when the service has nothing left to decide. Raises FenceLost and LogError.
         """
         state = self.state
-        if not state.is_due(self._service) or self._said == state.position:
+        if not state.is_due(self._service, self._group) or self._said == state.position:
             return
         waits_for = unsettled()
         if waits_for != self.waits_for:
@@ -83,11 +85,12 @@ class Restoration:
         if waits_for:
             return
         position = state.position
-        event = RestoreCompared(service=self._service, restore=position, compared_at=self._clock.now())
-        outcome = await self._appender.append([KeyedEvents(restore(self._service), (event,))])
+        name = self._group.named(self._service)
+        event = RestoreCompared(service=name, restore=position, compared_at=self._clock.now())
+        outcome = await self._appender.append([KeyedEvents(restore(name), (event,))])
         if outcome.stored:
             self._said = position
-            log.info("restore_compared", service=self._service, restore=position)
+            log.info("restore_compared", service=name, restore=position)
 
     def begin(self) -> None:
         """A term begins: what an earlier one said may not have been stored."""

@@ -19,6 +19,7 @@ import structlog
 from schemas.codec import DecodeError, decode
 from schemas.events.parked import KeyDropped, KeyRetried
 from schemas.instance import InstanceReport
+from schemas.shard_groups import WHOLE, ShardGroup
 from schemas.subjects import RESTORES, UNPARKED, escape
 from schemas.subjects import lease as lease_subject
 from schemas.topology import FACTS
@@ -43,7 +44,7 @@ from services._kit.runtime.stream_reader import StreamReader, by_stream
 
 
 class Runner(Generic[S, K]):
-    """One instance of one service; `run` until cancelled."""
+    """One instance of one service, or of one of its shard groups; `run` until cancelled."""
 
     def __init__(
         self,
@@ -57,8 +58,12 @@ class Runner(Generic[S, K]):
         metrics: KitMetrics | None = None,
         logger: Any = None,
         shared: SharedReading | None = None,
+        group: ShardGroup = WHOLE,
     ) -> None:
         self.service = service
+        self.group = group
+        self.name = group.named(service.name)
+        """On the log."""
         self.options = options or LoopOptions()
         self.stats = DecideStats()
         self.terms = 0
@@ -68,10 +73,10 @@ class Runner(Generic[S, K]):
         self.logs = logs
         self.clock = clock or SystemClock()
         self._logger = logger or structlog.get_logger("runner")
-        self._metrics = metrics or KitMetrics(service.name)
-        self._filters = filters_of(service)
+        self.metrics = metrics or KitMetrics(service.name)
+        self._filters = filters_of(service, group)
         self.projection: Projection[S, K] = Projection(
-            service, self._filters, self._unreadable, shared.decode if shared is not None else None
+            service, self._filters, self._unreadable, shared.decode if shared is not None else None, group
         )
         if service.rank is not None:
             self.projection.dirty = PriorityKeys(partial(service.rank, self.projection.state))
@@ -86,19 +91,20 @@ class Runner(Generic[S, K]):
             takeover_after=self.options.takeover_after,
             clock=self.clock,
             on_change=self._lease_changed,
+            group=group,
         )
         self.guard = LeaderGuard(self.lease) if service.leads else None
         self.appender: Appender[K] = Appender(
             logs,
-            service.name,
+            self.name,
             self.lease.fence if service.leads else None,
             instance=instance,
             last_seq_of=self._last_seq,
             clock=self.clock,
-            observe=self._metrics.observe_append,
+            observe=self.metrics.observe_append,
             guard=self.guard,
         )
-        self.restoration = Restoration(service.name, self.appender, self.clock)
+        self.restoration = Restoration(service.name, self.appender, self.clock, group)
         self.deciding: DecisionLoop[S, K] | None = None
         self._follower: StreamReader[S, K] = StreamReader(
             logs,
@@ -121,7 +127,7 @@ class Runner(Generic[S, K]):
         service = self.service
         if not service.patience:
             return None
-        hurries = (*service.hurries, lease_subject(service.name), PREFIX)
+        hurries = (*service.hurries, lease_subject(service.name), self.lease.subject, PREFIX)
         return BatchDelay(lambda: service.patience if self.active else 0.0, hurries)
 
     def mark(self, keys: Iterable[K]) -> None:
@@ -169,6 +175,7 @@ class Runner(Generic[S, K]):
             finally:
                 await end(term, ended)
                 await self._stop_acting()
+                await self.lease.announce()
 
     async def _term(self) -> None:
         self.terms += 1
@@ -192,7 +199,7 @@ class Runner(Generic[S, K]):
             clock=self.clock,
             stats=self.stats,
             on_problem=self._problem,
-            metrics=self._metrics,
+            metrics=self.metrics,
             restoration=self.restoration,
         )
         deciding.troubles.given_up = self._given_up.reasons
@@ -237,7 +244,7 @@ class Runner(Generic[S, K]):
         if stream == FACTS.name and self.service.leads:
             held = self.restoration.holds
             for message in delivery.messages:
-                if message.subject == self.lease.subject:
+                if message.subject in (self.lease.subject, self.lease.sharding.subject):
                     self.lease.observe(message)
                 elif message.subject.startswith(PREFIX):
                     self._restored(message)
@@ -273,7 +280,7 @@ class Runner(Generic[S, K]):
         lag = {stream: self._follower.behind(stream) for stream in self._filters}
         troubles = self.deciding.troubles if self.deciding is not None else None
         return InstanceReport(
-            service=self.service.name,
+            service=self.name,
             instance=self.lease.instance,
             version=version("fleetlog"),
             host=socket.gethostname(),
@@ -345,7 +352,7 @@ class Runner(Generic[S, K]):
         self._register_metrics()
 
     def _register_metrics(self) -> None:
-        reads, projection, stats, appends = self._metrics.reads, self.projection, self.stats, self.appender.stats
+        reads, projection, stats, appends = self.metrics.reads, self.projection, self.stats, self.appender.stats
         for stream in self._filters:
             position, caught_up = partial(projection.position.__getitem__, stream), partial(self._caught_up, stream)
             reads.gauge("log_position", "Last position folded", position, stream=stream)
@@ -360,7 +367,7 @@ class Runner(Generic[S, K]):
         reads.gauge(
             "restoring", "1 while nothing is delivered because a log is restored", lambda: self.restoration.holds
         )
-        name = (self.service.name,)
+        name = (self.name,)
         about = "1 while this instance leads"
         reads.table("leader_election_master_status", about, ("name",), lambda: [(name, self.lease.is_leader)])
         reads.counter("folded", "Messages folded", lambda: projection.stats.folded)
@@ -384,9 +391,10 @@ class Runner(Generic[S, K]):
         return len(self.deciding.in_flight) if self.deciding else 0
 
 
-def filters_of(service: BaseService[Any, Any]) -> dict[str, list[str]]:
-    """What a service reads of each stream, its lease included."""
+def filters_of(service: BaseService[Any, Any], group: ShardGroup = WHOLE) -> dict[str, list[str]]:
+    """What a service reads of each stream, its lease included, and the one that says how it is divided."""
     if not service.leads:
         return by_stream(service.filters)
-    name = service.name
-    return by_stream([*service.filters, lease_subject(name), RESTORES, f"{UNPARKED}{escape(name)}.*"])
+    name = group.named(service.name)
+    leases = {lease_subject(service.name), lease_subject(name)}
+    return by_stream([*service.filters, *sorted(leases), RESTORES, f"{UNPARKED}{escape(name)}.*"])

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from schemas.codec import Known
 from schemas.keys import ObjectKey
+from schemas.shard_groups import WHOLE, ShardGroup
 from schemas.subjects import object_key
 from services._kit.log.stream_port import Log, Message
 from services._rules.decision import Decision
@@ -50,6 +51,8 @@ class Context(Struct, Generic[S, K], frozen=True, eq=False, kw_only=True):
     guard: Guard | None = None
     """Asked before requests to clusters; None for services that do not lead."""
     restoration: Restoration | None = None
+    group: ShardGroup = WHOLE
+    """The part of the work that is this service's; only its keys are handed over."""
 
 
 class BaseService(ABC, Generic[S, K]):
@@ -80,6 +83,15 @@ class BaseService(ABC, Generic[S, K]):
         return self._context
 
     @property
+    def group(self) -> ShardGroup:
+        """The part of the work that is this service's: all of it where it does not run."""
+        return self._context.group if self._context is not None else WHOLE
+
+    def owns(self, key: K) -> bool:
+        """Whether a key belongs to the group of this service."""
+        return self.group.count == 1 or self.group.owns(self.unit_of(key))
+
+    @property
     def state(self) -> S:
         """The projection of the running service."""
         return self.context.projection.state
@@ -92,6 +104,10 @@ class BaseService(ABC, Generic[S, K]):
     @abstractmethod
     def fold(self, state: S, message: Message, event: Known) -> Iterable[K]:
         """Apply one event to the state; the keys whose decision may change."""
+
+    def unit_of(self, key: K) -> str:
+        """What a key stands for when work is divided into shard groups; all keys of it are in the same group."""
+        return str(key)
 
     def unreadable(self, state: S, message: Message) -> Iterable[K]:
         """Keys that must wait because a newer version wrote this message."""

@@ -7,54 +7,51 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from schemas.hints import Purged
+from schemas.shard_groups import MOST_GROUPS, SHARED, groups_of
 from schemas.subjects import INSTANCES, PURGED
 from schemas.topology import STREAMS
 from services._kit.base import fault_points, logs
 from services._kit.base.answer_limits import enforce
 from services._kit.base.clock import SystemClock
 from services._kit.base.flags import package_of, with_flags
-from services._kit.base.health import HealthServer
+from services._kit.base.health import Health, HealthServer
 from services._kit.base.log_errors import LogError, LogReplaced
-from services._kit.base.metrics import KitMetrics, process_metrics
+from services._kit.base.metrics import GroupCollector, KitMetrics, process_metrics
 from services._kit.base.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.concurrency.supervision import Supervisor, spawn
-from services._kit.concurrency.tasks import end, first_of
+from services._kit.concurrency.tasks import all_of, end, first_of
 from services._kit.content.blobs import Blobs
 from services._kit.content.envelope_encryption import KEYS, Vault, keys_of
+from services._kit.leadership.shard_balance import ShardBalance
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.ids import default_instance
 from services._kit.log.jetstream import JetStreamLog
-from services._kit.log.stream_port import Log
 from services._kit.runtime.decision_loop import LoopOptions
-from services._kit.runtime.runner import Runner
+from services._kit.runtime.runner import Runner, filters_of
 from services._kit.runtime.service import AnyService, Context
 from services._kit.runtime.shared_consumer import SharedReading
 from services._rules.log.stream_limits import RoomError, sizes
 
-OK: Final = 0
-FAILED: Final = 1
 BAD_SETTINGS: Final = 2
 LOG_REPLACED: Final = 3
 """The process holds the state of a log that is gone: its supervisor has to restart it."""
 CONNECT_PATIENCE: Final = 60.0
-CLOSING_SECONDS: Final = 5.0
-"""How long the tasks of a process may take to end once its work has ended."""
-GC_THRESHOLDS: Final = (25_000, 20, 20)
-"""Decoded manifests are many small containers without cycles: the default would scan them every 700 objects."""
 
 EXPECTED: Final = (LogReplaced, SettingsError, LogError, OSError)
 """What may end a service without being a bug."""
@@ -102,10 +99,12 @@ async def serve(
     ready: Ready | None = None,
     options: LoopOptions | None = None,
     shared: SharedReading | None = None,
+    siblings: Sequence[AnyService] = (),
 ) -> None:
     """Run a service until `stop` is set; `ready` is called once its projection is complete.
 
-    With `shared` the streams are read together with other services of this process.
+    With `shared` the streams are read together with other services of this process. `siblings` are the same service
+    once more for every further shard group; then this process reads the streams once for all of them.
 
     Raises LogReplaced when it has to restart with an empty state, LogError when the log cannot be used.
     """
@@ -128,75 +127,94 @@ async def serve(
             logger.error("topology", problem=problem)
         if problems:
             raise LogError(f"the streams are not as this version needs them: {problems[0]}")
-        streams: dict[str, Log] = {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS}
-        metrics = KitMetrics(service.name)
-        process_metrics(metrics.registry)
-        options = options or LoopOptions(takeover_after=settings.takeover_after)
-        runner: Runner[Any, Any] = Runner(
-            service,
-            streams,
-            NatsBus(connection),
-            instance,
-            options=options,
-            clock=SystemClock(),
-            metrics=metrics,
-            logger=logger,
-            shared=shared,
-        )
-        runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
-        async with Supervisor(runner.health, metrics.reads):
-            await _live(service, settings, connection, runner, metrics, stop, ready)
+        services = (service, *siblings)
+        groups = groups_of(len(services))
+        own = SharedReading(streams_of(services)) if siblings and shared is None else None
+        runners: list[Runner[Any, Any]] = [
+            Runner(
+                each,
+                {stream.name: JetStreamLog(connection, stream.name) for stream in STREAMS},
+                NatsBus(connection),
+                instance,
+                options=options or LoopOptions(takeover_after=settings.takeover_after),
+                clock=SystemClock(),
+                metrics=KitMetrics(service.name),
+                logger=logger.bind(shard_group=group.index) if siblings else logger,
+                shared=own or shared,
+                group=group,
+            )
+            for each, group in zip(services, groups, strict=True)
+        ]
+        for runner in runners:
+            runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
+        try:
+            async with Supervisor(runners[0].health, runners[0].metrics.reads):
+                await _live(runners, settings, connection, stop, ready)
+        finally:
+            if own is not None:
+                await own.close()
     finally:
         await connection.close()
 
 
 async def _live(
-    service: AnyService,
+    runners: Sequence[Runner[Any, Any]],
     settings: Settings,
     connection: Connection,
-    runner: Runner[Any, Any],
-    metrics: KitMetrics,
     stop: asyncio.Event,
     ready: Ready | None,
 ) -> None:
     """Run a service below its Supervisor: what it starts from here on ends before this returns."""
-    logger = logs.get(service=service.name, instance=runner.lease.instance)
+    runner = runners[0]
+    logger = logs.get(service=runner.service.name, instance=runner.lease.instance)
+    health, registry = runner.health, runner.metrics.registry
+    if len(runners) > 1:
+        health = Health()
+        for each in runners:
+            health.include(each.name, each.health)
+        registry = GroupCollector.registry({str(each.group.index): each.metrics.registry for each in runners})
+    process_metrics(registry)
     server: HealthServer | None = None
     vault: Vault | None = None
     try:
         if settings.http_port >= 0:
-            server = HealthServer(runner.health, metrics.registry, settings.http_host, settings.http_port)
+            server = HealthServer(health, registry, settings.http_host, settings.http_port)
             await server.start()
             logger.info("listening", host=server.host, port=server.port)
         if (key_file := keys_of(settings)) is not None:
             vault = Vault(runner.logs[KEYS], key_file)
             await vault.start()
             runner.health.fact("locked_secrets", lambda: vault.trouble if vault is not None else "")
-        context: Context[Any, Any] = Context(
-            logs=runner.logs,
-            projection=runner.projection,
-            mark=runner.mark,
-            clock=runner.clock,
-            blobs=Blobs(runner.logs["BLOBS"], vault=vault, clock=runner.clock),
-            health=runner.health,
-            connection=connection,
-            guard=runner.guard,
-            restoration=runner.restoration,
-            metrics=metrics,
-            appender=runner.appender,
-        )
-        await _hear_purges(connection, runner)
-        await _answer_for_itself(connection, runner)
-        await service.start(context)
-        try:
-            await _run_until(runner, stop, connection, ready)
-        finally:
-            await service.stop()
+        blobs = Blobs(runner.logs["BLOBS"], vault=vault, clock=runner.clock)
+        async with AsyncExitStack() as started:
+            for each in runners:
+                await _hear_purges(connection, each)
+                await _answer_for_itself(connection, each)
+                await each.service.start(_context(each, connection, blobs))
+                started.push_async_callback(each.service.stop)
+            await _run_until(runners, stop, connection, ready)
     finally:
         if server is not None:
             await server.stop()
         if vault is not None:
             await vault.stop()
+
+
+def _context(runner: Runner[Any, Any], connection: Connection, blobs: Blobs) -> Context[Any, Any]:
+    return Context(
+        logs=runner.logs,
+        projection=runner.projection,
+        mark=runner.mark,
+        clock=runner.clock,
+        blobs=blobs,
+        health=runner.health,
+        connection=connection,
+        guard=runner.guard,
+        restoration=runner.restoration,
+        metrics=runner.metrics,
+        appender=runner.appender,
+        group=runner.group,
+    )
 
 
 async def _hear_purges(connection: Connection, runner: Runner[Any, Any]) -> None:
@@ -223,22 +241,43 @@ async def _answer_for_itself(connection: Connection, runner: Runner[Any, Any]) -
 
 
 async def _run_until(
-    runner: Runner[Any, Any], stop: asyncio.Event, connection: Connection, ready: Ready | None
+    runners: Sequence[Runner[Any, Any]], stop: asyncio.Event, connection: Connection, ready: Ready | None
 ) -> None:
-    """Run until asked to stop, the connection is closed for good, or the runner fails."""
+    """Run until asked to stop, the connection is closed for good, or a runner fails."""
 
     async def caught_up() -> None:
-        await runner.until(lambda: runner.projection.ready)
+        for runner in runners:
+            await runner.until(partial(_is_ready, runner))
         if ready is not None:
-            ready(runner)
+            ready(runners[0])
 
+    parts = [runner.run() for runner in runners]
+    if len(runners) > 1:
+        parts.append(_balance(runners, connection).run())
     telling = spawn("catching-up", caught_up())
     try:
-        await first_of(runner.run(), stop.wait(), connection.closed.wait())
+        await first_of(all_of(parts), stop.wait(), connection.closed.wait())
     finally:
         await end(telling)
     if connection.closed.is_set() and not stop.is_set():
         raise LogError("the server of the log closed the connection for good; are the credentials still valid?")
+
+
+def _is_ready(runner: Runner[Any, Any]) -> bool:
+    return runner.projection.ready
+
+
+def _balance(runners: Sequence[Runner[Any, Any]], connection: Connection) -> ShardBalance:
+    first = runners[0]
+    return ShardBalance(
+        first.service.name,
+        first.lease.instance,
+        [runner.lease for runner in runners],
+        NatsBus(connection),
+        lambda: all(map(_is_ready, runners)),
+        first.clock,
+        first.options.heartbeat,
+    )
 
 
 class Program(Generic[T, S]):
@@ -285,17 +324,38 @@ class Program(Generic[T, S]):
 
 def log_reader(factory: Callable[[T], AnyService], settings_type: type[T]) -> Program[T, AnyService]:
     """The program of a service that reads the log."""
-    return Program(factory, settings_type, _serve_logged)
+
+    async def serving(service: AnyService, settings: Settings, stop: asyncio.Event, logger: Any) -> None:
+        # The program loaded these settings: they are of the type that the factory takes.
+        more = siblings_of(service, partial(factory, cast("T", settings)), settings)
+        await _serve_logged(service, settings, stop, logger, more)
+
+    return Program(factory, settings_type, serving)
 
 
-async def _serve_logged(service: AnyService, settings: Settings, stop: asyncio.Event, logger: Any) -> None:
+def siblings_of(service: AnyService, make: Callable[[], AnyService], settings: Settings) -> list[AnyService]:
+    """A service once more for every shard group but the first; raises SettingsError for a number that cannot be."""
+    if not 1 <= settings.shard_groups <= MOST_GROUPS:
+        raise SettingsError(f"FLEETLOG_SHARD_GROUPS is {settings.shard_groups}; it has to be 1 to {MOST_GROUPS}")
+    return [make() for _ in range(1, settings.shard_groups)] if service.name in SHARED else []
+
+
+def streams_of(services: Sequence[AnyService]) -> Counter[str]:
+    """How many of the shard groups of a service read each stream."""
+    groups = zip(services, groups_of(len(services)), strict=True)
+    return Counter(stream for service, group in groups for stream in filters_of(service, group))
+
+
+async def _serve_logged(
+    service: AnyService, settings: Settings, stop: asyncio.Event, logger: Any, siblings: Sequence[AnyService]
+) -> None:
     def ready(runner: Runner[Any, Any]) -> None:
         # Objects alive after the start live as long as the process: exclude them from garbage collection.
         gc.collect()
         gc.freeze()
         logger.info("ready", position=dict(runner.projection.position))
 
-    await serve(service, settings, stop, ready)
+    await serve(service, settings, stop, ready, siblings=siblings)
 
 
 def ended_by(error: BaseException, logger: Any) -> int:
@@ -312,43 +372,3 @@ def ended_by(error: BaseException, logger: Any) -> int:
         case _:
             logger.error("stopped", exc_info=error)
     return FAILED
-
-
-def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine on the fastest event loop there is, and end the process soon after it.
-
-    A task that does not end when it is cancelled, as that of a client which reconnects, would keep the process.
-    """
-    gc.set_threshold(*GC_THRESHOLDS)
-    closing: list[threading.Timer] = []
-
-    async def run() -> None:
-        code = FAILED
-        try:
-            await main
-            code = OK
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else FAILED
-            raise
-        finally:
-            timer = threading.Timer(CLOSING_SECONDS, _leave, (code,))
-            timer.daemon = True
-            timer.start()
-            closing.append(timer)
-
-    try:
-        import uvloop
-    except ImportError:
-        runner = asyncio.run
-    else:
-        runner = uvloop.run
-    try:
-        runner(run())
-    finally:
-        for timer in closing:
-            timer.cancel()
-
-
-def _leave(code: int) -> None:
-    logs.get().warning("tasks_do_not_end", seconds=CLOSING_SECONDS)
-    os._exit(code)

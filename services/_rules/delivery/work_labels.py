@@ -1,4 +1,4 @@
-"""Adds the label and annotation that differ between clusters to a manifest with shared bytes.
+"""Adds the marks of a work to the manifest that its cluster gets.
 
 Source: docs/sources.md#rendering.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
+from services._rules.delivery.metadata_retention import record_managed
 from services._rules.identities import work_id
-from services._rules.names import execution_namespace
+from services._rules.names import execution_namespace, work_name
 
 
 def with_work_labels(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:
@@ -21,6 +22,19 @@ def with_work_labels(manifest: Manifest, cluster: str, key: ObjectKey, uid: str)
         const.WORK_NAMESPACE_ANNOTATION: execution_namespace(cluster),
     }
     return {**manifest, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
+def marked_for_work(manifest: Manifest, cluster: str, key: ObjectKey, uid: str) -> Manifest:
+    """The manifest of an object that has no template, with every mark of its work and the record of its metadata."""
+    marked = with_work_labels(manifest, cluster, key, uid)
+    metadata = marked["metadata"]
+    labels = {**metadata["labels"], const.MANAGED_LABEL: const.LABEL_TRUE}
+    annotations = {
+        **metadata["annotations"],
+        const.TEMPLATE_UID_ANNOTATION: uid,
+        const.WORK_NAME_ANNOTATION: work_name(manifest["kind"], key.name, key.namespace),
+    }
+    return record_managed({**marked, "metadata": {**metadata, "labels": labels, "annotations": annotations}})
 
 
 def without_marks(manifest: Manifest) -> Manifest:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from schemas.manifest import Manifest
-from services._rules.constants import SERVICE_IMPORT_ANNOTATION
+from services._rules.constants import SERVICE_IMPORT_ANNOTATION, TOPOLOGY_MODE_ANNOTATION
 from services._rules.names import derived_service_name
 
 CLUSTER_SET_IP = "ClusterSetIP"
+TOPOLOGY_OFF: Final = "Disabled"
+"""Value of the annotation with which a ServiceImport has all endpoints used from everywhere."""
 
 
 class ServicePort(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -38,6 +41,8 @@ class ServiceImport(Struct, frozen=True):
     ips: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     """Clusters that its status shows."""
+    topology_mode: str = "Auto"
+    """Whether clients are kept to endpoints near them: Auto or Disabled."""
 
 
 class DerivedService(Struct, frozen=True):
@@ -50,6 +55,7 @@ class DerivedService(Struct, frozen=True):
     ports: tuple[ServicePort, ...]
     selects: bool
     ips: tuple[str, ...] = ()
+    topology_mode: str = ""
 
 
 class _Spec(Struct, frozen=True):
@@ -92,6 +98,7 @@ def read_import(manifest: Manifest) -> ServiceImport:
         found.spec.ports or (),
         found.spec.ips or (),
         tuple(item.cluster for item in status.clusters or ()),
+        topology_mode(metadata.get("annotations") or {}),
     )
 
 
@@ -101,11 +108,12 @@ def read_service(manifest: Manifest) -> DerivedService:
     balancer = (found.status or _Status()).load_balancer or _LoadBalancer()
     return DerivedService(
         str(metadata.get("uid") or ""),
-        str((metadata.get("annotations") or {}).get(SERVICE_IMPORT_ANNOTATION) or ""),
+        _annotation(manifest, SERVICE_IMPORT_ANNOTATION),
         found.spec.type,
         found.spec.ports or (),
         bool(found.spec.selector),
         tuple(item.ip for item in balancer.ingress or ()),
+        _annotation(manifest, TOPOLOGY_MODE_ANNOTATION),
     )
 
 
@@ -118,7 +126,8 @@ def service_manifest(given: ServiceImport, namespace: str) -> Manifest:
         "metadata": {
             "name": derived_service_name(given.name),
             "namespace": namespace,
-            "annotations": {SERVICE_IMPORT_ANNOTATION: given.name},
+            # Versions of kube-proxy before 1.31 look at hints only where this says so.
+            "annotations": {SERVICE_IMPORT_ANNOTATION: given.name, TOPOLOGY_MODE_ANNOTATION: given.topology_mode},
         },
         "spec": {"type": "ClusterIP", "ports": ports, "selector": None},
     }
@@ -126,7 +135,8 @@ def service_manifest(given: ServiceImport, namespace: str) -> Manifest:
 
 def differs(present: DerivedService, given: ServiceImport) -> bool:
     """Whether a derived Service has to be written again."""
-    return present.type != "ClusterIP" or present.ports != given.ports or present.selects
+    modes = present.topology_mode != given.topology_mode
+    return present.type != "ClusterIP" or present.ports != given.ports or present.selects or modes
 
 
 def taken(present: DerivedService | None, given: ServiceImport) -> str:
@@ -138,6 +148,16 @@ def taken(present: DerivedService | None, given: ServiceImport) -> str:
         f"Service {name} exists and was not made for this ServiceImport: it is left as it is; delete it, or hand it "
         f"over with the annotation {SERVICE_IMPORT_ANNOTATION}: {given.name}"
     )
+
+
+def topology_mode(annotations: Mapping[str, Any]) -> str:
+    """Whether the annotations of a ServiceImport keep clients to endpoints near them: Auto or Disabled."""
+    off = str(annotations.get(TOPOLOGY_MODE_ANNOTATION)).lower() == TOPOLOGY_OFF.lower()
+    return TOPOLOGY_OFF if off else "Auto"
+
+
+def _annotation(manifest: Manifest, name: str) -> str:
+    return str((manifest["metadata"].get("annotations") or {}).get(name) or "")
 
 
 def _read(manifest: Manifest) -> _Object:

@@ -57,11 +57,17 @@ def _valid(clusters: Mapping[str, ClusterExport]) -> Condition:
 
 
 def _conflict(clusters: Mapping[str, ClusterExport]) -> Condition:
-    ports = {name: ports_of(found.slices) for name, found in sorted(clusters.items()) if found.slices and found.counts}
+    counting = {name: found for name, found in sorted(clusters.items()) if found.counts}
+    ports = {name: ports_of(found.slices) for name, found in counting.items() if _telling(found.slices)}
     if len(set(ports.values())) <= 1:
         return Condition(CONFLICT, "False", "NoConflicts", "all clusters offer the same ports")
     shown = [f"{name} has {_several(sorted(found)) or 'none'}" for name, found in ports.items()]
     return Condition(CONFLICT, "True", "PortConflict", f"the clusters offer other ports: {'; '.join(shown)}"[:_LONGEST])
+
+
+def _telling(slices: Iterable[ServiceSlice]) -> bool:
+    """Whether the ports can be known: where there are no pods, a slice without ports says so."""
+    return any(item.endpoints or item.ports for item in slices)
 
 
 def ports_of(slices: Iterable[ServiceSlice]) -> frozenset[str]:
@@ -80,6 +86,9 @@ def import_problems(given: ServiceImport, clusters: Mapping[str, ClusterExport])
     counting = {name: found for name, found in clusters.items() if found.slices and found.counts}
     if not counting:
         return [("NoExport", f"no cluster exports {given.name}: propagate a ServiceExport of this name")]
+    if not any(_telling(found.slices) for found in counting.values()):
+        # Which ports its pods will have is not known.
+        return []
     offered = {label for found in counting.values() for label in ports_of(found.slices)}
     lost = [port.label for port in given.ports if f"{port.name or '(unnamed)'}/{port.protocol}" not in offered]
     if lost:

@@ -17,6 +17,7 @@ from services._rules.constants import (
     SERVICE_NAME_LABEL,
     SLICE_MANAGED_BY_LABEL,
 )
+from services._rules.endpoints.locality import EVERYWHERE, Locality
 from services._rules.names import derived_service_name, imported_endpoint_slice_name, short_hash
 
 _LONGEST_NAME: Final = 253
@@ -38,12 +39,13 @@ class ImportedSlice(Struct, frozen=True):
         return self.content.name
 
 
-def imported(event: EndpointsCollected) -> ImportedSlice:
-    """What the control plane has to hold of a slice that was collected."""
+def imported(event: EndpointsCollected, near: Locality = EVERYWHERE) -> ImportedSlice:
+    """What the control plane has to hold of a slice that was collected, with hints from where it is used (`near`)."""
     name = imported_endpoint_slice_name(event.name, event.cluster)
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 11].rstrip('-.')}-{short_hash(name)}"
-    content = ServiceSlice(name=name, address_type=event.address_type, endpoints=event.endpoints, ports=event.ports)
+    endpoints = near.hinted(event.cluster, event.endpoints)
+    content = ServiceSlice(name=name, address_type=event.address_type, endpoints=endpoints, ports=event.ports)
     return ImportedSlice(event.cluster, derived_service_name(event.service), content)
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from schemas.endpoints import ServiceSlice, SliceEndpoint
 from schemas.keys import ObjectKey
 from services._rules.constants import EXPORTS, MULTICLUSTER_GROUP
+from services._rules.endpoints.multi_cluster_services import is_marker
 
 MOST_ENDPOINTS: Final = 10_000
 """Endpoints of one Service that a cluster may report."""
@@ -26,6 +27,11 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 def is_export(key: ObjectKey) -> bool:
     """Whether an object offers the Service of its name to other clusters."""
     return key.resource == EXPORTS and key.group == MULTICLUSTER_GROUP
+
+
+def reports_endpoints(key: ObjectKey) -> bool:
+    """Whether reports on an object carry the endpoints of the Service of its name."""
+    return is_export(key) or is_marker(key)
 
 
 def bounded(slices: Iterable[ServiceSlice]) -> tuple[tuple[ServiceSlice, ...], str]:

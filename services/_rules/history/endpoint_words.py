@@ -8,6 +8,7 @@ from typing import Final
 from schemas.codec import Known
 from schemas.endpoints import SliceEndpoint
 from schemas.events.endpoints import EndpointsCollected, EndpointsEvent, EndpointsReleased
+from services._rules.endpoints.health_gates import is_ready
 
 _LISTED: Final = 4
 
@@ -19,6 +20,8 @@ def endpoint_words(event: EndpointsEvent, before: Known | None) -> str:
     now = _by_address(event.endpoints)
     ready = sum(1 for endpoint in event.endpoints if is_ready(endpoint))
     count = f"{event.cluster} offers {len(event.endpoints)} endpoints, {ready} ready"
+    if event.kept:
+        count = f"{count}; no other cluster does, or it would not be used: {event.kept}"
     if not isinstance(before, EndpointsCollected):
         return count
     known = _by_address(before.endpoints)
@@ -33,11 +36,6 @@ def endpoint_words(event: EndpointsEvent, before: Known | None) -> str:
     if event.ports != before.ports:
         news.append("other ports")
     return "; ".join([count, *news])
-
-
-def is_ready(endpoint: SliceEndpoint) -> bool:
-    """Whether traffic goes to an endpoint; one of which that is not said counts as ready."""
-    return endpoint.conditions.ready is not False
 
 
 def _by_address(endpoints: Iterable[SliceEndpoint]) -> dict[str, SliceEndpoint]:

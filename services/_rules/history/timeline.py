@@ -17,7 +17,13 @@ from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.subjects import SubjectError, autoscaling, cluster, cluster_of, facet, key_tokens, policy, split
 from schemas.topology import FACTS, OBSERVED
-from services._rules.constants import AUTOSCALERS, AUTOSCALING_GROUP
+from services._rules.constants import (
+    AUTOSCALERS,
+    AUTOSCALING_GROUP,
+    MULTI_CLUSTER_SERVICE,
+    MULTI_CLUSTER_SERVICES,
+    NETWORKING_GROUP,
+)
 from services._rules.history.event_words import summarize
 
 UNREADABLE: Final = "Unreadable"
@@ -41,6 +47,7 @@ _POLICIES: Final = {
     ("policy.karmada.io", "clusteroverridepolicies"): "ClusterOverridePolicy",
     ("policy.karmada.io", "federatedresourcequotas"): "FederatedResourceQuota",
     ("apps.karmada.io", "workloadrebalancers"): "WorkloadRebalancer",
+    (NETWORKING_GROUP, MULTI_CLUSTER_SERVICES): MULTI_CLUSTER_SERVICE,
 }
 """Kinds that have facts of their own, by group and resource."""
 
@@ -103,6 +110,14 @@ def _of_its_kind(key: ObjectKey) -> tuple[str, ...]:
         return (autoscaling(PolicyKey(scaler, key.namespace, key.name)),)
     kind = _POLICIES.get((key.group, key.resource))
     return (policy(PolicyKey(kind, key.namespace, key.name)),) if kind is not None else ()
+
+
+def object_of(key: PolicyKey) -> ObjectKey | None:
+    """The object of the control plane whose facts stand under the key of a policy; None for other kinds."""
+    for (group, resource), kind in _POLICIES.items():
+        if kind == key.kind:
+            return ObjectKey(group=group, resource=resource, namespace=key.namespace, name=key.name)
+    return None
 
 
 def is_endpoint_of(fact: Fact, service: str) -> bool:
@@ -234,4 +249,15 @@ def _cause(fact: Fact, seq: int, stream: str, known: Mapping[tuple[str, int], _R
     return Cause(seq, step.name, step.fact.subject, stream, after)
 
 
-__all__ = ["Cause", "Entry", "Fact", "because", "foreign_causes", "line", "offset", "subjects_of", "timeline"]
+__all__ = [
+    "Cause",
+    "Entry",
+    "Fact",
+    "because",
+    "foreign_causes",
+    "line",
+    "object_of",
+    "offset",
+    "subjects_of",
+    "timeline",
+]

@@ -26,6 +26,7 @@ from services._rules.identity.accounts import (
     observer_exports,
     observer_subject,
 )
+from services._rules.identity.service_rights import rights_of
 
 Claims = dict[str, Any]
 
@@ -143,6 +144,20 @@ def agent_user_token(account: Signer, user: str, cluster: str, *, at: int) -> st
     return user_token(account, user, agent_account(cluster), publish=subjects, subscribe=["_INBOX.>"], at=at)
 
 
+def service_user_token(account: Signer, user: str, service: str, *, at: int) -> str:
+    """The token of a service's user: it may send and hear what that service does, and nothing else."""
+    rights = rights_of(service)
+    return user_token(
+        account,
+        user,
+        service,
+        publish=rights.publish,
+        subscribe=rights.subscribe,
+        not_publish=rights.not_publish,
+        at=at,
+    )
+
+
 def user_token(
     account: Signer,
     user: str,
@@ -151,12 +166,13 @@ def user_token(
     at: int,
     publish: Iterable[str] = (),
     subscribe: Iterable[str] = (),
+    not_publish: Iterable[str] = (),
 ) -> str:
     """The token of a user of an account; without subjects it may use all that its account may."""
-    allow_publish, allow_subscribe = list(publish), list(subscribe)
+    allow_publish, allow_subscribe, deny_publish = list(publish), list(subscribe), list(not_publish)
     body: Claims = {"pub": {}, "sub": {}, "subs": _NO_LIMIT, "data": _NO_LIMIT, "payload": _NO_LIMIT}
     if allow_publish:
-        body["pub"] = {"allow": allow_publish}
+        body["pub"] = {"allow": allow_publish, **({"deny": deny_publish} if deny_publish else {})}
     if allow_subscribe:
         body["sub"] = {"allow": allow_subscribe}
     return _token(account, user, name, "user", body, at)

@@ -1,4 +1,4 @@
-"""Defines access to the log: one account for the hub, one per agent, and the few subjects shared between them.
+"""Defines access to the log: the hub's account with a user per service, one per agent, and the subjects they share.
 
 An agent's account sees the hub through service imports only. The server rewrites the reply subject of every request
 that crosses such an import, so an agent cannot make it write on a subject of its choosing. No stream's subject is
@@ -12,18 +12,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from schemas.subjects import HEARTBEATS, INSTANCES, escape
 from schemas.topology import BLOBS, EXPLAINED, FACTS, HISTORY, OBSERVED, PARKED
+from services._rules.identity.service_rights import rights_of
 
 HUB: Final = "HUB"
+HUB_USER: Final = "hub"
+"""User of commands that write, and of what has no user of its own; it may do everything in the hub's account."""
 OBSERVER: Final = "OBSERVER"
 """Account of people and programs that read the log and write nothing."""
 OBSERVER_USER: Final = "observer"
+SYSTEM: Final = "$SYS"
+"""The servers' own account, in which they answer how they are."""
+SYSTEM_USER: Final = "system"
 HUB_API: Final = "$JS.API"
 OBSERVER_API: Final = "observer.api"
 """What stands for `$JS.API` in observers' subjects: every account keeps that one for streams of its own."""
@@ -121,12 +127,22 @@ def observer_subject(subject: str) -> str:
     return subject.replace(HUB_API, OBSERVER_API, 1) if subject.startswith(HUB_API) else subject
 
 
-def accounts_config(
-    hub_user: str, hub_password: str, agents: Iterable[AgentIdentity], observer_password: str = ""
-) -> str:
-    """The `accounts {…}` block of a server's configuration file; without a password there is no observer.
+class Passwords(Struct, frozen=True, kw_only=True):
+    """Passwords of the log's users: the hub's, which may do everything, and those of others where they are to exist.
 
-    Raises ValueError for a cluster that is named twice and for what is no public user key.
+    `services` are by name, each with the rights of that service and no others.
+    """
+
+    hub: str
+    services: Mapping[str, str] = {}
+    observer: str = ""
+    system: str = ""
+
+
+def accounts_config(passwords: Passwords, agents: Iterable[AgentIdentity]) -> str:
+    """The `accounts {…}` block of a server's configuration file.
+
+    Raises ValueError for a cluster that is named twice, for what is no public user key, and for an unknown service.
     """
     known = sorted(agents)
     seen: set[str] = set()
@@ -140,7 +156,10 @@ def accounts_config(
         "accounts {",
         f"  {HUB} {{",
         "    jetstream: enabled",
-        f"    users: [{{user: {_quote(hub_user)}, password: {_quote(hub_password)}}}]",
+        "    users: [",
+        f"      {{user: {HUB_USER}, password: {_quote(passwords.hub)}}}",
+        *(_service_user(name, password) for name, password in sorted(passwords.services.items())),
+        "    ]",
         "    exports: [",
     ]
     for agent in known:
@@ -148,11 +167,13 @@ def accounts_config(
         for export in agent_exports(agent.cluster):
             kind = "stream" if export.stream else "singleton"
             lines.append(f"      {{service: {_quote(export.subject)}, response_type: {kind}, accounts: [{account}]}}")
-    if observer_password:
+    if passwords.observer:
         lines += _observer_exports()
     lines += ["    ]", "  }"]
-    if observer_password:
-        lines += _observer_account(_quote(observer_password))
+    if passwords.observer:
+        lines += _observer_account(passwords.observer)
+    if passwords.system:
+        lines.append(f"  {SYSTEM} {{users: [{{user: {SYSTEM_USER}, password: {_quote(passwords.system)}}}]}}")
     for agent in known:
         lines += _account(agent)
     lines.append("}")
@@ -168,24 +189,37 @@ def _observer_exports() -> list[str]:
 
 
 def _observer_account(password: str) -> list[str]:
-    """The account of observers; `password` is written as it is: a quoted text or the name of a variable."""
-    lines = [f"  {OBSERVER} {{", f"    users: [{{user: {OBSERVER_USER}, password: {password}}}]", "    imports: ["]
+    lines = [
+        f"  {OBSERVER} {{",
+        f"    users: [{{user: {OBSERVER_USER}, password: {_quote(password)}}}]",
+        "    imports: [",
+    ]
     for export in observer_exports():
         to = "" if export.live else f", to: {_quote(observer_subject(export.subject))}"
         lines.append(f"      {{{export.kind}: {{account: {HUB}, subject: {_quote(export.subject)}}}{to}}}")
     return [*lines, "    ]", "  }"]
 
 
+def _service_user(name: str, password: str) -> str:
+    rights = rights_of(name)
+    denied = f", deny: {_list(rights.not_publish)}" if rights.not_publish else ""
+    allowed = f"publish: {{allow: {_list(rights.publish)}{denied}}}, subscribe: {{allow: {_list(rights.subscribe)}}}"
+    return f"      {{user: {_quote(name)}, password: {_quote(password)}, permissions: {{{allowed}}}}}"
+
+
+def _list(subjects: Iterable[str]) -> str:
+    return f"[{', '.join(_quote(subject) for subject in subjects)}]"
+
+
 def _account(agent: AgentIdentity) -> list[str]:
     """The account of one agent: its user, and the imports of what the hub exports to it."""
     subjects = [export.subject for export in agent_exports(agent.cluster)]
     imports = [f"      {{service: {{account: {HUB}, subject: {_quote(subject)}}}}}" for subject in subjects]
-    allowed = ", ".join(_quote(subject) for subject in subjects)
     return [
         f"  {_quote(agent_account(agent.cluster))} {{",
         "    users: [{",
         f"      nkey: {agent.public_key}",
-        f'      permissions: {{publish: {{allow: [{allowed}]}}, subscribe: {{allow: ["_INBOX.>"]}}}}',
+        f'      permissions: {{publish: {{allow: {_list(subjects)}}}, subscribe: {{allow: ["_INBOX.>"]}}}}',
         "    }]",
         "    imports: [",
         *imports,

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from schemas.codec import Known
 from schemas.events.restore import RestoreCompared, RestoreReleased, RestoreStarted
+from schemas.shard_groups import WHOLE, ShardGroup, groups_of
 from services._rules.absence.absence_guard import Guard
 
 BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -67,10 +68,17 @@ class Restoring(Struct):
             return not missing
         return not any(name in missing for name in BEFORE.get(service, ()))
 
-    def is_due(self, service: str) -> bool:
-        """Whether it is this service's turn to compare."""
+    def is_due(self, service: str, group: ShardGroup = WHOLE) -> bool:
+        """Whether it is the turn of this service to compare, or of this shard group of it.
+
+        The first group compares last: with it, the service has compared.
+        """
         written = self.started is not None and not self.started.writing
-        return written and service in self.missing and self.may_decide(service)
+        if not written or service not in self.missing or not self.may_decide(service):
+            return False
+        if group.index:
+            return group.named(service) not in self.compared
+        return all(other.named(service) in self.compared for other in groups_of(group.count)[1:])
 
     @property
     def words(self) -> str:

@@ -26,7 +26,8 @@ class Fill(Struct, frozen=True, kw_only=True):
     """How full a stream is; `most` bytes are -1 where it is unbounded.
 
     When it is full it `refuses` new messages, or drops the oldest. What a `passing` stream holds is dropped by age
-    anyway: it may well be full.
+    anyway: it may well be full. Of its `replicas`, `current` have everything, the leader among them; `behind` is how
+    many messages the slowest lacks.
     """
 
     stream: str
@@ -35,6 +36,10 @@ class Fill(Struct, frozen=True, kw_only=True):
     messages: int
     refuses: bool = False
     passing: bool = False
+    consumers: int = 0
+    replicas: int = 1
+    current: int = 1
+    behind: int = 0
 
     @property
     def ratio(self) -> float:

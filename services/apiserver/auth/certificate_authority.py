@@ -3,7 +3,6 @@
 import datetime as dt
 import ipaddress
 import os
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -118,6 +117,29 @@ class Authority:
         )
         return cert.public_bytes(serialization.Encoding.PEM), _key_pem(key)
 
+    def renew(self, cert_pem: bytes) -> tuple[bytes, bytes]:
+        """Certificate and key PEM with the subject, names and usage of a certificate that this authority signed.
+
+        Raises ValueError for another's.
+        """
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+        if self._cert is None:
+            self.load()
+        assert self._cert is not None
+        old = x509.load_pem_x509_certificate(cert_pem)
+        old.verify_directly_issued_by(self._cert)
+        common = old.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+        groups = tuple(str(one.value) for one in old.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
+        usage = set(old.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+        names = None
+        if ExtendedKeyUsageOID.SERVER_AUTH in usage:
+            names = [
+                str(one.value) for one in old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            ]
+        return self.issue(str(common), groups, names, peer=len(usage) > 1)
+
 
 def _key_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
     from cryptography.hazmat.primitives import serialization
@@ -195,13 +217,3 @@ def _alternative(name: str) -> "x509.GeneralName":
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def server_context(cert: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
-    """TLS for the server; client certificates are optional and checked against `client_ca`."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(cert, key)
-    context.load_verify_locations(client_ca)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.set_alpn_protocols(["http/1.1"])
-    return context

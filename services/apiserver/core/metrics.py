@@ -4,6 +4,11 @@ from prometheus_client import Counter, Gauge, Histogram
 
 WATCHERS = Gauge("fleetlog_apiserver_watchers", "Open watches.", ["resource"])
 WEBHOOK_SECONDS = Histogram("fleetlog_apiserver_webhook_seconds", "Time of admission webhook calls.", ["name"])
+AUTHORIZATIONS = Counter(
+    "fleetlog_apiserver_authorizations_total",
+    "Decisions about requests of Fleetlog's services.",
+    ["user", "verb", "group", "resource", "allowed"],
+)
 FLOW_TAKEN = Gauge("fleetlog_apiserver_flow_seats_taken", "Seats that requests of a level have.", ["level"])
 FLOW_WAITING = Gauge("fleetlog_apiserver_flow_requests_waiting", "Requests that wait for a seat.", ["level"])
 FLOW_REFUSED = Counter(

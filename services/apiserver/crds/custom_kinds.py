@@ -8,7 +8,6 @@ from typing import Any, Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import simple_fields
 from services._rules.kubernetes.validation.field_errors import FieldError, invalid
-from services._rules.policies.unsupported import unsupported_kind
 from services.apiserver.crds.lists import compile_embedded, compile_embedded_types, compile_lists
 from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
 from services.apiserver.crds.rules import RuleNode, blocked, compile_rules, incomplete
@@ -20,7 +19,6 @@ from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Sch
 VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ANYTHING: Final[Schema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _FRACTION: Final = re.compile(rb"[0-9][.eE]")
-_OURS: Final = (".karmada.io", "multicluster.x-k8s.io")
 _RESOURCE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _MAX_INT32: Final = 2**31 - 1
 
@@ -245,11 +243,9 @@ class CustomKind(Kind):
         return found
 
     def warnings(self, obj: Manifest) -> list[str]:
-        """Return the deprecation of this version, if it is deprecated, and what in the object has no effect yet."""
-        found = [self.deprecation] if self.deprecation else []
-        if self.resource.group.endswith(_OURS):
-            found += unsupported_kind(self.resource.kind)
-        return found
+        """Return the deprecation of this version, if it is deprecated."""
+        del obj
+        return [self.deprecation] if self.deprecation else []
 
 
 def _resource(definition: Definition, version: Version, *, status: bool, scale: bool) -> Resource:

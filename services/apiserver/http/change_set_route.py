@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ from services._kit.kube.api import UNREADABLE
 from services._rules.kubernetes.rbac.policy_rules import Access
 from services.apiserver.auth.authorization import Authorizer
 from services.apiserver.core import status_errors as status
+from services.apiserver.core.request_context import Identity
 from services.apiserver.http import codec
 from services.apiserver.http.handler import Answer, Request
 from services.apiserver.writes.object_sets import UNSET, ChangeSets
@@ -29,9 +30,12 @@ class _Set(msgspec.Struct, rename="camel"):
 class ChangeSetRoute:
     """Answers POST on the path; who may send it has to be allowed each write of it as well."""
 
-    def __init__(self, sets: ChangeSets, authorizer: Authorizer) -> None:
+    def __init__(
+        self, sets: ChangeSets, authorizer: Authorizer, on_refusal: Callable[[Identity, Access], None]
+    ) -> None:
         self._sets = sets
         self._authorizer = authorizer
+        self._on_refusal = on_refusal
 
     def route(self, request: Request, parts: list[str]) -> Awaitable[Answer] | None:
         """Store a set; None for other paths."""
@@ -62,5 +66,6 @@ class ChangeSetRoute:
             space, name = str(metadata.get("namespace") or ""), str(metadata["name"])
             access = Access(verb, resource.group, resource.version, resource.plural, namespace=space, name=name)
             if not self._authorizer.decide(request.user, access).allowed:
+                self._on_refusal(request.user, access)
                 text = f'User "{request.user.name}" cannot {verb} resource "{resource.plural}" in this change set'
                 raise status.forbidden(resource, name, text)

@@ -13,9 +13,11 @@ import structlog
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
+from schemas.envelope import HEADER_TRACEPARENT
 from services._kit.base.http_stop import Underway
 from services._rules.kubernetes.document_bounds import too_deep
 from services._rules.kubernetes.rbac.policy_rules import Access
+from services._rules.tracing.logged_event import TRACEPARENT_LENGTH, traceparent
 from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import Authorizer, refused
 from services.apiserver.auth.confinement import ANONYMOUS, INFO_PATH, confined
@@ -41,6 +43,7 @@ from services.apiserver.reads.negotiation import Form, negotiate
 from services.apiserver.reads.responses import View
 from services.apiserver.reads.watch_requests import WatchRequest
 from services.apiserver.reads.watch_stream import send_watch, watch_response
+from services.apiserver.store.write_queue import TRACEPARENT
 
 log = structlog.get_logger(__name__)
 
@@ -204,6 +207,9 @@ class HttpFace:
         request: Request | None = None
         underway = self.underway
         underway.begin()
+        traced = http.headers.get(HEADER_TRACEPARENT)
+        if traced is not None:
+            TRACEPARENT.set(traced[:TRACEPARENT_LENGTH] if all(traceparent(traced)) else "")
         try:
             path = http.rel_url.raw_path
             query = parse_query(http.rel_url.raw_query_string)
@@ -218,6 +224,9 @@ class HttpFace:
             answer = self._refusal(e, http)
         finally:
             underway.end()
+            if traced is not None:
+                # The next request of this connection is another one.
+                TRACEPARENT.set("")
         if http.writer.output_size > 0:
             # An answer that had begun cannot be taken back: its client has to see that it is not complete.
             raise ConnectionError("the answer had begun")
@@ -369,6 +378,7 @@ class HttpFace:
         """Refuse an update or an apply that would create its object where its user may not; raises 403."""
         access = Access("create", info.group, info.version, info.resource, "", info.namespace, info.name)
         if not self._authorizer.decide(request.user, access).allowed:
+            self.on_refusal(request.user, access)
             raise status.forbidden(kind.resource, info.name, "")
 
     def _respond(self, answer: Answer, request: Request | None) -> web.StreamResponse:

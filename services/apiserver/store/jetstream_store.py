@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from schemas.envelope import HEADER_TRACEPARENT
 from schemas.manifest import Manifest
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import SettingsError
@@ -315,12 +316,16 @@ class JetStreamStore(Following):
             for number, write in enumerate(batch, 1):
                 subject = self._subject(write.key)
                 if number < last:
-                    head = head_in_batch(write.sequence, write_id, number, deleted=write.deleted)
+                    head = head_in_batch(
+                        write.sequence, write_id, number, deleted=write.deleted, traceparent=write.traceparent
+                    )
                     await nc.publish_with_head(subject, head, write.stored)
                     continue
                 headers = {EXPECTED: str(write.sequence), PREV: str(write.sequence), WRITE: write_id}
                 if write.deleted:
                     headers[DELETED] = "1"
+                if write.traceparent:
+                    headers[HEADER_TRACEPARENT] = write.traceparent
                 if last > 1:
                     headers |= {BATCH_ID: write_id, BATCH_SEQUENCE: str(number), "Nats-Batch-Commit": "1"}
                 return await self._stream.request(subject, write.stored, headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
+from schemas.envelope import HEADER_TRACEPARENT
 from services._kit.log.jetstream import parse_headers
 from services.apiserver.store.store_port import Key
 
@@ -75,9 +76,11 @@ def forget_subject(prefix: str) -> str:
     return f"forget-{prefix}"
 
 
-def head_in_batch(sequence: int, write_id: str, number: int, *, deleted: bool) -> bytes:
+def head_in_batch(sequence: int, write_id: str, number: int, *, deleted: bool, traceparent: str = "") -> bytes:
     """The headers of one message in a batch as they are sent, with the end of the head."""
     mark = f"{DELETED}: 1\r\n" if deleted else ""
+    if traceparent:
+        mark += f"{HEADER_TRACEPARENT}: {traceparent}\r\n"
     return (
         f"NATS/1.0\r\n{EXPECTED}: {sequence}\r\n{PREV}: {sequence}\r\n{WRITE}: {write_id}\r\n{mark}"
         f"{BATCH_ID}: {write_id}\r\n{BATCH_SEQUENCE}: {number}\r\n\r\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Final
 
 from schemas.manifest import Manifest
@@ -15,14 +16,19 @@ MOST_BYTES: Final = 4 << 20
 """What one batch holds at most, but for the write that goes over it."""
 
 
+TRACEPARENT: Final[ContextVar[str]] = ContextVar("traceparent", default="")
+"""The trace that the client of the request under way has begun, as it stands in its header; empty without one."""
+
+
 class Write:
     """One object to store or to delete, and the answer that its caller waits for."""
 
-    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "stored", "value")
+    __slots__ = ("deleted", "done", "expected", "key", "obj", "sequence", "stored", "traceparent", "value")
 
     def __init__(self, key: Key, obj: Manifest, expected: int, deleted: bool) -> None:
         self.key, self.obj, self.expected, self.deleted = key, obj, expected, deleted
         self.value = self.stored = encode_value(obj)
+        self.traceparent = TRACEPARENT.get()
         self.sequence = 0  # last sequence of the subject, tombstones included
         self.done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
 

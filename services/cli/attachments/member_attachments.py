@@ -40,12 +40,20 @@ class Joined(Struct, frozen=True, kw_only=True):
 
 async def register_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
     """Enter pull members and write their agents' kubeconfigs; what is there already is kept."""
+    return await enter_members(control, {name: members[name] for name in agents}, agents)
+
+
+async def enter_members(control: Path, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
+    """Make simulated clusters members, those with an agent's kubeconfig by pull, and wait for none to be Ready.
+
+    Kubeconfigs of agents are written; what is there already is kept. Returns the names.
+    """
     async with opened(control) as client:
         known = await known_clusters(client)
         await asyncio.gather(
-            *(_join_one(client, name, members[name], known.get(name), path) for name, path in agents.items())
+            *(_join_one(client, name, path, known.get(name), agents.get(name)) for name, path in members.items())
         )
-    return ", ".join(agents)
+    return ", ".join(members)
 
 
 async def join_members(

@@ -17,6 +17,10 @@ from services.cli.common.karmadactl_options import DEFAULT_NAMESPACE, ControlPla
 from services.cli.common.running import Failed
 
 
+class NoKubeconfig(Failed):
+    """None was named, and none is where one is looked for."""
+
+
 class Control:
     """An open control plane; `namespace` is the context's, or `default`."""
 
@@ -38,7 +42,7 @@ def kubeconfig_path(chosen: str) -> Path:
         return path
     found, looked = find_kubeconfig()
     if found is None:
-        raise Failed(f"no kubeconfig found (looked at {looked}); give the control plane's with --kubeconfig")
+        raise NoKubeconfig(f"no kubeconfig found (looked at {looked}); give the control plane's with --kubeconfig")
     return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,10 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from services._kit.base.private_files import private_json
+from services._rules.identity.accounts import HUB_USER, Passwords
 
 CONTROL = "control"
 _PORTS: Final = range(20_000, 32_000)
-HUB_USER: Final = "hub"
+_RESERVED_SECONDS: Final = 120.0
+"""How long an installation has to bind a port that it chose."""
+SERVICES_CREDS: Final = "services"
+"""Directory beside the hub's credentials with those of each service."""
 QUORUM_OF: Final = 3
 """Servers that keep a stream where there are that many: one of them may fail."""
 
@@ -54,6 +61,10 @@ class Installation(Struct, kw_only=True):
     """Password of the services' user of the log's server."""
     observer_token: str = ""
     """Password of observers, who read the log and write nothing; empty: there are none."""
+    service_tokens: dict[str, str] = {}
+    """Passwords by service: each writes its own subjects only."""
+    system_token: str = ""
+    """Password of who asks the log's server how it is."""
     agents: dict[str, str] = {}
     """Public key by cluster of the agents that may connect."""
     descheduler: bool = False
@@ -82,6 +93,13 @@ class Installation(Struct, kw_only=True):
     def log_options(self) -> dict[str, Any]:
         """Options of a client that connects to `log_access`: the identity that no URL can hold."""
         return {"user_credentials": self.nats_creds} if self.nats_creds else {}
+
+    @property
+    def log_passwords(self) -> Passwords:
+        """Who may talk to the log's server, with which password."""
+        return Passwords(
+            hub=self.nats_token, services=self.service_tokens, observer=self.observer_token, system=self.system_token
+        )
 
     @property
     def pull_members(self) -> list[Member]:
@@ -168,6 +186,15 @@ class Layout:
         return self.data("observer.password")
 
     @property
+    def system_password(self) -> Path:
+        """File with the password of who asks the log's server how it is."""
+        return self.data("system.password")
+
+    def service_password(self, service: str) -> Path:
+        """File with the password of a service's user."""
+        return self.data("passwords") / service
+
+    @property
     def hub_password(self) -> Path:
         """File with the password of the services' user."""
         return self.data("nats.password")
@@ -189,6 +216,12 @@ class Layout:
         private_json(self.state, installation)
 
 
+def service_creds(hub_creds: str, service: str) -> Path | None:
+    """The credentials of a service that lie beside those of the hub, if they do."""
+    own = Path(hub_creds).parent / SERVICES_CREDS / f"{service}.creds"
+    return own if hub_creds and own.is_file() else None
+
+
 def new_installation(
     members: list[Member], *, nats_url: str = "", nats_creds: str = "", control_kubeconfig: str = ""
 ) -> Installation:
@@ -208,7 +241,7 @@ def free_port(taken: set[int]) -> int:
     """A port without a listener: the one after the last of the installation, the first at random.
 
     Below the ports that the kernel gives to connections and to servers without a wish: what is chosen here is bound
-    later, and must still be free then.
+    later, and must still be free then. What another installation chose a moment ago is left to it.
     """
     ours = [port for port in taken if port in _PORTS]
     start = max(ours) + 1 if ours else secrets.choice(_PORTS)
@@ -216,6 +249,25 @@ def free_port(taken: set[int]) -> int:
         port = _PORTS[(start - _PORTS[0] + step) % len(_PORTS)]
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            if port not in taken:
+            if port not in taken and _reserved(port):
                 return port
     raise OSError(f"no port between {_PORTS[0]} and {_PORTS[-1]} is free on this machine")
+
+
+def _reserved(port: int) -> bool:
+    """Whether a port is ours until it is bound; not if another installation of this user chose it a moment ago."""
+    mark = Path(tempfile.gettempdir()) / f"fleetlog-ports-{os.getuid()}" / str(port)
+    with suppress(OSError):
+        mark.parent.mkdir(mode=0o700)
+    try:
+        with suppress(FileNotFoundError):
+            if time.time() - mark.stat().st_mtime < _RESERVED_SECONDS:
+                return False
+            mark.unlink()
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        # Without a place for marks only what is bound already is known.
+        return True
+    return True

@@ -72,7 +72,7 @@ def complete(app: typer.Typer, name: str, words: Sequence[str], table: Table) ->
     if isinstance(ctx.command, TyperGroup):
         shown = ctx.command.commands.items()
         return _matching([Item(key, summary_of(one)) for key, one in shown if not one.hidden], incomplete), NO_FILES
-    values = table.arguments.get(ctx.info_name or "")
+    values = table.arguments.get(_with_group(ctx)) or table.arguments.get(ctx.info_name or "")
     if values is None:
         return [], FILES
     return _matching(values(Asked(_known(ctx), _arguments(ctx), incomplete)), incomplete), NO_FILES
@@ -80,6 +80,11 @@ def complete(app: typer.Typer, name: str, words: Sequence[str], table: Table) ->
 
 def _context(command: Any, name: str, words: Sequence[str]) -> Context:
     return _resolve_context(command, {}, name, list(words))
+
+
+def _with_group(ctx: Context) -> str:
+    """Name of a command behind that of its group."""
+    return f"{ctx.parent.info_name if ctx.parent is not None else ''} {ctx.info_name}"
 
 
 def _known(ctx: Context) -> dict[str, Any]:

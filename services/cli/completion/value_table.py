@@ -33,7 +33,8 @@ TABLE: Final = Table(
         "--report-secrets": _reports,
     },
     arguments={
-        **dict.fromkeys(("get", "promote", "history", "explain", "trace"), objects_of),
+        **dict.fromkeys(("get", "promote", "history", "explain", "endpoints"), objects_of),
+        "trace export": objects_of,
         **dict.fromkeys(("cordon", "uncordon", "unjoin", "unregister"), members_of),
         "taint": clusters_or_taints_of,
         "completion": _shells,

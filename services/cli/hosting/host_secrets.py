@@ -17,7 +17,7 @@ from services.cli.installation import certificate_files
 KUBECONFIG: Final = "karmada-apiserver.config"
 CLUSTER: Final = "karmada-apiserver"
 _SERVING: Final = ("nats", "gateway", "search", "webhook")
-_OURS: Final = frozenset({"authority", "kubeconfigs", "tls", "nats", "pki", KUBECONFIG})
+_OURS: Final = frozenset({"authority", "kubeconfigs", "passwords", "tls", "nats", "pki", KUBECONFIG})
 """What an installation leaves in its directories; where something of it lies, they may be emptied."""
 
 
@@ -85,9 +85,11 @@ def host_secrets(wanted: Wanted) -> list[Manifest]:
     authority = {"ca.crt": _text(pki / "ca.crt")}
     front = {name: _text(path) for name, path in _of_fronts(pki).items()}
     texts = {
-        "fleetlog-log": {
-            **authority,
-            **{name: _text(pki / name) for name in ("hub.password", "observer.password")},
+        "fleetlog-log": {**authority, "observer.password": _text(pki / certificate_files.OBSERVER_PASSWORD)},
+        "fleetlog-nats-accounts": {"accounts.conf": _text(pki / "nats" / "accounts.conf")},
+        **{
+            f"fleetlog-log-{path.name.replace('_', '-')}": {**authority, "password": _text(path)}
+            for path in sorted((pki / certificate_files.PASSWORDS).iterdir())
         },
         "fleetlog-nats-tls": {**authority, **serving["nats"]},
         "fleetlog-secrets-keys": {"secrets-keys.json": _text(pki / "secrets-keys.json")},

@@ -7,29 +7,40 @@ the front proxy has an authority of its own, because a holder of one of its cert
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from schemas.topology import SERVICES, WITHOUT_LOG
 from services._kit.base.private_files import private_json, private_text
 from services._rules.admission.webhook_configurations import Target, webhook_configurations
-from services._rules.identity.accounts import AgentIdentity, accounts_config
-from services._rules.kubernetes.rbac.service_roles import RULES, SCRAPER, SERVICE_GROUP, user_of
+from services._rules.identity.accounts import (
+    OBSERVER_USER,
+    SYSTEM_USER,
+    AgentIdentity,
+    Passwords,
+    accounts_config,
+)
+from services._rules.kubernetes.rbac.service_roles import RULES, SCRAPER, SERVICE_GROUP, SERVICE_NAMESPACE, user_of
 from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.auth.certificate_authority import LIFETIME, Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.layout import CONTROL as EMBEDDED
-from services.cli.common.layout import HUB_USER, Installation, Layout
+from services.cli.common.layout import Installation, Layout
 from services.cli.common.running import Failed, complain
 from services.cli.installation.gateway_setup import api_services, gateway_service
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.search import search_setup
 
 ADMIN: Final = "fleetlog-admin"
-NAMESPACE: Final = "fleetlog-system"
+NAMESPACE: Final = SERVICE_NAMESPACE
 CONTROL: Final = "https://kube-apiserver:6443"
 GATEWAY_PORT: Final = 8443
 SEARCH_PORT: Final = 8443
@@ -42,17 +53,43 @@ AGENTS: Final = "agents"
 SEED: Final = "nkey.seed"
 OBSERVER_PASSWORD: Final = "observer.password"
 """File with the password of people and programs that read the log and write nothing."""
+SYSTEM_PASSWORD: Final = "system.password"
+"""File with the password of who asks the log's servers how they are."""
+PASSWORDS: Final = "passwords"
+"""Directory with a file for the password of each service's user."""
+SIGNER: Final = "service-accounts"
+"""Name of the pair that signs the tokens of ServiceAccounts: with another key, all of them would end."""
 _MONITORING: Final = "system:monitoring"
 """The group that reads health and metrics."""
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
 _PULL_MEMBER: Final = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "spec": {"syncMode": "Pull"}}
 
 
-def write(directory: Path, control: str, agents: Sequence[str], dropped: Sequence[str]) -> int:
-    """Write everything into a new directory; into one that is there, only the accounts of agents. Raises Failed."""
+def write(
+    directory: Path,
+    control: str,
+    agents: Sequence[str],
+    dropped: Sequence[str],
+    renewed: Sequence[str] = (),
+    *,
+    certificates: bool = False,
+) -> int:
+    """Write everything into a new directory; into one that is there, only users and accounts of the log. Raises Failed.
+
+    The users of `renewed` get new passwords. With `certificates`, those that end soon are renewed in one that is there.
+    """
+    if certificates:
+        files = renew(directory, dt.datetime.now(dt.UTC))
+        complain(
+            "\n".join([*(f"renewed {file}" for file in files), f"{len(files)} certificates renewed in {directory}"])
+        )
+        if not (agents or dropped or renewed):
+            return 0
     if dropped:
         shut_out(directory, dropped)
-    if (agents or dropped) and made(directory):
+    for user in renewed:
+        _renew(directory, user)
+    if (agents or dropped or renewed) and made(directory):
         admit(directory, agents)
     else:
         make(directory, control or CONTROL, agents)
@@ -97,7 +134,7 @@ def make(
 
     authority = Authority(directory / "authority", lifetime=lifetime or LIFETIME)
     authority.load()
-    proxy = Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca")
+    proxy = Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca", lifetime or LIFETIME)
     proxy.load()
     proxy.client("front-proxy-client", ())
     private_text(directory / "ca.crt", authority.ca_pem.decode())
@@ -108,7 +145,8 @@ def make(
     _pair(directory / "tls" / "etcd-client", authority.issue("kube-apiserver", (), None))
     _pair(directory / "tls" / "front-proxy", proxy.issue("front-proxy-client", (), None))
     # An API server signs the tokens of ServiceAccounts with the key of a pair and checks them with its certificate.
-    _pair(directory / "tls" / "service-accounts", authority.issue("service-accounts", (), None))
+    _pair(directory / "tls" / SIGNER, authority.issue(SIGNER, (), None))
+    _pair(directory / "tls" / SCRAPER, authority.issue(user_of(SCRAPER), (_MONITORING,), None))
     for user, name, groups in (
         (ADMIN, "admin", (MASTERS,)),
         *((user_of(s), s, (SERVICE_GROUP,)) for s in WITH_CONTROL),
@@ -117,11 +155,12 @@ def make(
         path = directory / "kubeconfigs" / name
         write_kubeconfig(path, server=control, name=name, ca=authority.ca_pem, cert=cert, key=key)
     # In Kubernetes the log's servers read it out of their environment as a value: a letter makes it a text.
-    password, token = f"p{secrets.token_hex(24)}", secrets.token_urlsafe(24)
-    private_text(directory / "hub.password", password)
-    private_text(directory / "apiserver.env", f"FLEETLOG_NATS_URL={_store_url(password)}\n")
+    private_text(directory / "hub.password", f"p{secrets.token_hex(24)}")
+    token = secrets.token_urlsafe(24)
     private_text(directory / "gateway.tokens", f'{token},admin,admin,"{MASTERS}"\n')
     new_master_keys().save(directory / "secrets-keys.json")
+    # Simulated members in containers leave their kubeconfigs here.
+    (directory / "members").mkdir(exist_ok=True)
     bundle = base64.b64encode(authority.ca_pem).decode()
     items = [*gateway_service("gateway"), *api_services(bundle, GATEWAY_PORT)]
     items += [search_setup.search_service("search"), search_setup.api_service(bundle, SEARCH_PORT)]
@@ -151,6 +190,51 @@ def write_identities(layout: Layout, installation: Installation, services: Itera
     _pair(layout.identity(SCRAPER).with_suffix(""), authority.issue(user_of(SCRAPER), (_MONITORING,), None))
 
 
+def renew(directory: Path, now: dt.datetime) -> list[str]:
+    """Make certificates of a directory again that are in the last third of their life; their files.
+
+    Authorities stay, and so does the pair that signs the tokens of ServiceAccounts. Raises Failed.
+    """
+    if not made(directory):
+        raise Failed(f"{directory} holds no certificates yet; make them first")
+    authorities = [
+        Authority(directory / "authority"),
+        Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca"),
+    ]
+    renewed = []
+    for path in sorted((directory / "tls").glob("*.crt")):
+        if path.stem != SIGNER and (pair := _renewed(authorities, path, path.read_bytes(), now)) is not None:
+            _pair(path.with_suffix(""), pair)
+            renewed.append(str(path))
+    for path in sorted((directory / "kubeconfigs").iterdir()):
+        document = msgspec.json.decode(path.read_bytes())
+        user = document["users"][0]["user"]
+        old = base64.b64decode(user["client-certificate-data"])
+        if (pair := _renewed(authorities, path, old, now)) is not None:
+            user["client-certificate-data"], user["client-key-data"] = (base64.b64encode(one).decode() for one in pair)
+            private_json(path, document)
+            renewed.append(str(path))
+    return renewed
+
+
+def _renewed(authorities: Iterable[Authority], path: Path, pem: bytes, now: dt.datetime) -> tuple[bytes, bytes] | None:
+    """A new pair for a certificate that is in the last third of its life, None before."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        old = x509.load_pem_x509_certificate(pem)
+        life = old.not_valid_after_utc - old.not_valid_before_utc
+        if old.not_valid_after_utc - now > life / 3:
+            return None
+        for authority in authorities:
+            with suppress(ValueError, InvalidSignature):
+                return authority.renew(pem)
+    except ValueError as error:
+        raise Failed(f"{path} holds no certificate that can be read: {error}") from None
+    raise Failed(f"{path} was signed by none of the authorities in {path.parents[1] / 'authority'}: renew it there")
+
+
 def admit(directory: Path, agents: Iterable[str]) -> None:
     """Give agents of pull members a key each, and write the accounts of the log's servers; raises Failed.
 
@@ -169,11 +253,30 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         private_json(own / "cluster.json", {**_PULL_MEMBER, "metadata": {"name": cluster}})
     seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
     known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]
-    reading = directory / OBSERVER_PASSWORD
-    if not reading.exists():
-        private_text(reading, f"p{secrets.token_hex(24)}")
-    observer = reading.read_text(encoding="utf-8").strip()
-    private_text(directory / "nats" / "accounts.conf", accounts_config(HUB_USER, password.strip(), known, observer))
+    passwords = Passwords(
+        hub=password.strip(),
+        services={name: _password(directory / PASSWORDS / name) for name in SERVICES if name not in WITHOUT_LOG},
+        observer=_password(directory / OBSERVER_PASSWORD),
+        system=_password(directory / SYSTEM_PASSWORD),
+    )
+    private_text(directory / "nats" / "accounts.conf", accounts_config(passwords, known))
+
+
+def _renew(directory: Path, user: str) -> None:
+    """Remove the password of a user of the log, so that another one is made; raises Failed for an unknown user."""
+    of_services = {name: directory / PASSWORDS / name for name in SERVICES if name not in WITHOUT_LOG}
+    places = {OBSERVER_USER: directory / OBSERVER_PASSWORD, SYSTEM_USER: directory / SYSTEM_PASSWORD, **of_services}
+    if user not in places:
+        raise Failed(f"no user {user!r} of the log gets a password of its own; these do: {', '.join(sorted(places))}")
+    if made(directory):
+        places[user].unlink(missing_ok=True)
+
+
+def _password(path: Path) -> str:
+    """The password in a file, made if there is none."""
+    if not path.exists():
+        private_text(path, f"p{secrets.token_hex(24)}")
+    return path.read_text(encoding="utf-8").strip()
 
 
 def shut_out(directory: Path, agents: Iterable[str]) -> None:
@@ -183,10 +286,6 @@ def shut_out(directory: Path, agents: Iterable[str]) -> None:
         if not _CLUSTER.fullmatch(cluster) or not seed.exists():
             raise Failed(f"no agent of {cluster!r} in {directory / AGENTS}")
         seed.unlink()
-
-
-def _store_url(password: str) -> str:
-    return ",".join(f"tls://{HUB_USER}:{password}@nats-{number}:4222" for number in (1, 2, 3))
 
 
 def _pair(stem: Path, pair: tuple[bytes, bytes]) -> None:

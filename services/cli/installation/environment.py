@@ -22,9 +22,10 @@ OF_TESTS: Final = "FLEETLOG_TEST_"
 OF_NO_SERVICE: Final = frozenset(
     (
         FILE,
-        # Of the commands, of compose.yaml, and of the tests that run on clusters of a user.
+        # Of the commands, of the compositions, and of the tests that run on clusters of a user.
         *OF_COMMANDS,
         *("FLEETLOG_AGENT", "FLEETLOG_USER"),
+        *(f"FLEETLOG_{name}_PORT" for name in ("CONTROL", "GRAFANA", "LOG", "PROMETHEUS")),
         *("FLEETLOG_STOCK_CONTROL", "FLEETLOG_STOCK_MEMBERS"),
     )
 )

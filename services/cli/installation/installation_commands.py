@@ -99,7 +99,16 @@ def topology(output: PlainOutput = "") -> None:
     print(stream_topology.topology(output), end="")
 
 
-@app.command(epilog="Examples:\n\n\b\nfleetlog certs --out deploy\nfleetlog certs --out deploy --agent member3")
+@app.command(
+    epilog="""Examples:
+
+\b
+fleetlog certs --out deploy
+fleetlog certs --out deploy --agent member3
+fleetlog certs --out deploy --log-user scheduler      # its password leaked
+fleetlog certs --out deploy --renew                   # certificates in the last third of their life
+""",
+)
 def certs(
     out: Annotated[Path, typer.Option(help="Directory to write into.")] = Path("deploy"),
     control: Annotated[str, typer.Option(help="URL of the control plane in the kubeconfigs.")] = "",
@@ -107,11 +116,18 @@ def certs(
         list[str] | None, typer.Option(help="A pull member whose agent gets an account of the log; also later on.")
     ] = None,
     drop_agent: Annotated[list[str] | None, typer.Option(help="A pull member whose agent loses its account.")] = None,
+    log_user: Annotated[
+        list[str] | None,
+        typer.Option(help="A service, observer or system, whose password of the log is replaced."),
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Make certificates again that are in the last third of their life.")
+    ] = False,
 ) -> Work:
     """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
     from services.cli.installation import certificate_files
 
-    return certificate_files.write(out, control, agent or (), drop_agent or ())
+    return certificate_files.write(out, control, agent or (), drop_agent or (), log_user or (), certificates=renew)
 
 
 Everything = Annotated[

@@ -14,10 +14,11 @@ from typing import Final
 from schemas.topology import OPTIONAL, WITHOUT_LOG
 from schemas.topology import SERVICES as DEFINED
 from services._kit.base.private_files import private_text
+from services._rules.identity.service_rights import inbox_prefix
 from services.cli.attachments.attachment_checks import Unusable, examine
 from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
-from services.cli.common.layout import CONTROL, HUB_USER, Installation, Layout, agent_process
+from services.cli.common.layout import CONTROL, Installation, Layout, agent_process, service_creds
 from services.cli.common.running import INTERRUPTED, Failed, say
 from services.cli.common.waiting import opened
 from services.cli.installation import environment as surroundings
@@ -212,16 +213,20 @@ class Installer:
         identities.adopt_streams(layout)
         for member in installation.pull_members:
             identities.prepare_agent(layout, installation, member.name)
+        config = identities.server_config(layout, installation)
         layout.save(installation)
-        return identities.server_config(layout, installation)
+        return config
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, service: str) -> dict[str, str]:
         # Always: one that the command inherited may be that of another server.
         identity = {"FLEETLOG_NATS_CREDS": self.installation.nats_creds}
+        if (own := service_creds(self.installation.nats_creds, service)) is not None:
+            identity = {"FLEETLOG_NATS_CREDS": str(own), "FLEETLOG_NATS_INBOX_PREFIX": inbox_prefix(service)}
         environment = {"FLEETLOG_NATS_URL": self.installation.log_url, **identity}
         if not self.installation.nats_url:
-            environment["FLEETLOG_NATS_USER"] = HUB_USER
-            environment["FLEETLOG_NATS_PASSWORD_FILE"] = str(self.layout.hub_password)
+            environment["FLEETLOG_NATS_USER"] = service
+            environment["FLEETLOG_NATS_PASSWORD_FILE"] = str(self.layout.service_password(service))
+            environment["FLEETLOG_NATS_INBOX_PREFIX"] = inbox_prefix(service)
         return environment
 
     def _front_doors(self) -> None:
@@ -274,7 +279,7 @@ class Installer:
     def _services(self) -> None:
         together: dict[str, dict[str, dict[str, str]]] = {group: {} for group in groups.GROUPS}
         for name in self._names:
-            environment = {**surroundings.known_to(name, self._inherited), **self._environment()}
+            environment = {**surroundings.known_to(name, self._inherited), **self._environment(name)}
             environment["FLEETLOG_INSTANCE"] = f"{name}-0"
             environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
             if name in WITH_CONTROL:

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -37,27 +37,38 @@ def kubectl_environment(kubeconfig: Path) -> dict[str, str]:
 def run_kubectl(program: str, words: Sequence[str], kubeconfig: Path) -> int:
     """Run kubectl with a kubeconfig until it ends; its exit code, 128 and the signal's number where one ended it."""
     environment = kubectl_environment(kubeconfig)
-    with _passing_on() as started, subprocess.Popen([program, *words], env=environment) as process:
-        started.append(process)
+    with _passing_on() as begin, subprocess.Popen([program, *words], env=environment) as process:
+        begin(process)
         code = process.wait()
     return code if code >= 0 else _SIGNALLED - code
 
 
 @contextmanager
-def _passing_on() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Send signals on to the process that is in the list, once it is; what a terminal sends reaches it without us."""
+def _passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Send signals on to the process that is named, those of the time before included.
+
+    What a terminal sends reaches it without us.
+    """
     started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def send(number: int, _: Any) -> None:
         if number in (signal.SIGINT, signal.SIGQUIT) and _in_foreground():
             return
-        if not started:
-            raise SystemExit(_SIGNALLED + number)
-        started[0].send_signal(number)
+        if started:
+            started[0].send_signal(number)
+        else:
+            # The process may run already, although its start has not returned.
+            early.append(number)
+
+    def begin(process: subprocess.Popen[bytes]) -> None:
+        started.append(process)
+        for number in early:
+            process.send_signal(number)
 
     before = {number: signal.signal(number, send) for number in _PASSED}
     try:
-        yield started
+        yield begin
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

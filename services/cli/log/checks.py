@@ -10,6 +10,7 @@ from msgspec import Struct
 from schemas.codec import DecodeError, Known, decode, subject_of
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.lease import LeaseTaken
+from schemas.shard_groups import service_of
 from schemas.topology import SERVICES, SUBJECTS
 from services._kit.log.fact_history import Place
 from services._kit.log.stream_port import Message
@@ -130,7 +131,7 @@ class Checker:
         if not service:
             return
         writer = WRITERS.get(message.subject.partition(".")[0], service)
-        if service != writer and not (writer == SCHEDULER and service.startswith(f"{SCHEDULER}-")):
+        if service_of(service) != writer and not (writer == SCHEDULER and service.startswith(f"{SCHEDULER}-")):
             yield Problem(seq, message.subject, f"{service} wrote it; only {writer} may")
         leader = self._leaders.get(service)
         if leader is not None and instance and leader[0] != instance:

@@ -55,7 +55,8 @@ fleetlog nats init --nats nats://n1:4222,nats://n2:4222,nats://n3:4222
 fleetlog nats init --out /etc/fleetlog/nats-auth --nats tls://nats.example:4222 --resolver-dir /data/jwt
 fleetlog nats init --observer             # with the keys or the installation that are there: who only reads
 nats-server -c nats.conf                  # whose last line is: include nats-auth/accounts.conf
-FLEETLOG_NATS_CREDS=nats-auth/hub.creds python -m services.scheduler
+export FLEETLOG_NATS_CREDS=nats-auth/services/scheduler.creds FLEETLOG_NATS_INBOX_PREFIX=_INBOX_scheduler
+python -m services.scheduler
 """,
 )
 def init(

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from services._kit.base.private_files import private_text
-from services._rules.identity.accounts import AgentIdentity, accounts_config
+from services._rules.identity.accounts import AgentIdentity, Passwords, accounts_config
 from services.cli.common.control_plane import kubeconfig_path
 from services.cli.common.karmadactl_options import ControlPlaneOptions, Signing
 from services.cli.common.layout import CONTROL, Installation, Layout
@@ -147,7 +147,7 @@ def _elsewhere(layout: Layout | None, name: str, place: Path) -> str:
         with changed(layout) as installation:
             installation.agents[name] = key
             agents, url = installation.agents, installation.log_url
-    block = accounts_config("hub", _PASSWORD, [AgentIdentity(*item) for item in agents.items()])
+    block = accounts_config(Passwords(hub=_PASSWORD), [AgentIdentity(*item) for item in agents.items()])
     return (
         "The log's server has to let its agent in; nothing was changed there. Its configuration needs these accounts\n"
         "(or keys that sign them, so that this command does the rest: fleetlog nats init, docs/joining.md), and two\n"

@@ -1,8 +1,9 @@
 """Keeps the keys of an operator of NATS in a directory, and what was issued with them: who signs the agents' accounts.
 
 Files, readable by their owner only: `operator.nk` (may be put away; nothing here needs it again), `signing.nk` (signs
-accounts), `hub.nk` (signs activations and users of the services), `hub.creds` and `system.creds`, `accounts.conf` for
-the server's configuration, and `issued.json`. The key of an agent's account is forgotten when its one user is signed.
+accounts), `hub.nk` (signs activations and users of the services), credentials `hub.creds`, `system.creds` and
+`services/<name>.creds`, `accounts.conf` for the server's configuration, and `issued.json`. The key of an agent's
+account is forgotten when its one user is signed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from schemas.topology import SERVICES
 from services._kit.base.private_files import private_json, private_text
 from services._rules.identity import account_tokens as tokens
 from services._rules.identity.accounts import OBSERVER_USER, agent_exports, observer_exports
+from services.cli.common.layout import SERVICES_CREDS
 from services.cli.common.running import Failed
 from services.cli.nats.nkeys import key_of, new_key, new_seed, read_key
 
@@ -30,7 +33,16 @@ SYSTEM_CREDS: Final = "system.creds"
 OBSERVER_CREDS: Final = "observer.creds"
 CONFIG: Final = "accounts.conf"
 _ISSUED: Final = "issued.json"
-_SYSTEM_PUBLISH: Final = (tokens.UPDATE_SUBJECT, tokens.DELETE_SUBJECT, "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP")
+_SYSTEM_PUBLISH: Final = (
+    tokens.UPDATE_SUBJECT,
+    tokens.DELETE_SUBJECT,
+    "$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP",
+    # What `nats server report` asks.
+    "$SYS.REQ.SERVER.PING",
+    "$SYS.REQ.SERVER.PING.*",
+    "$SYS.REQ.ACCOUNT.PING.*",
+    "$SYS.REQ.ACCOUNT.*.*",
+)
 
 
 class Issued(Struct, frozen=True):
@@ -160,6 +172,17 @@ class Authority:
                 superseded=tokens.deletion_token(signing, [before.account], at=at) if before is not None else "",
             )
 
+    def issue_services(self) -> Path:
+        """Write credentials for each service that has none here; the directory with them."""
+        hub, at, directory = self._key("hub"), int(self._clock()), self.directory / SERVICES_CREDS
+        for service in SERVICES:
+            path = directory / f"{service}.creds"
+            if not path.exists():
+                seed = new_seed("user")
+                token = tokens.service_user_token(hub, tokens.public(key_of(seed)), service, at=at)
+                private_text(path, tokens.creds_text(token, seed))
+        return directory
+
     def expel(self, cluster: str) -> Expulsion | None:
         """Void a cluster's identity; None when it has none. Saying so again gives the same words again."""
         with self.changed() as book:
@@ -242,6 +265,7 @@ def create(directory: Path, url: str, resolver: Path, name: str = "fleetlog", *,
     operator_token = tokens.operator_token(operator, signing, system_name, name=name, at=at)
     private_json(directory / _ISSUED, Book(url=url, hub=hub_name, hub_at=at, exported=_exported()))
     authority = Authority(directory)
+    authority.issue_services()
     if observer:
         observation = authority.observe()
         private_text(authority.observer_creds, observation.creds)

@@ -53,7 +53,7 @@ async def until_heard(
     agent: Connection | None = None
     try:
         await hub.subscribe(subject, arrived)
-        await hub.nc.flush()
+        await hub.flushed()
         unheard()
         while not heard.is_set():
             if time.monotonic() > deadline:

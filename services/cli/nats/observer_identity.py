@@ -11,7 +11,7 @@ from services._kit.base.log_errors import LogError
 from services._kit.base.private_files import private_text
 from services._kit.log.connection import Connection
 from services._rules.identity.accounts import OBSERVER_API, OBSERVER_USER
-from services.cli.common.layout import Layout
+from services.cli.common.layout import SERVICES_CREDS, Layout
 from services.cli.common.running import Failed, patience
 from services.cli.common.waiting import wait_until
 from services.cli.nats import authority as keys
@@ -24,8 +24,13 @@ _TRY_SECONDS: Final = 2.0
 
 
 async def init(place: Path, directory: Path, url: str, *, resolver_dir: Path | None, name: str, observer: bool) -> int:
-    """Make the keys of an operator in `place`; with `observer` and keys or an installation, only observers; Failed."""
+    """Make the keys of an operator in `place`; with `observer` and keys or an installation, only observers; Failed.
+
+    Keys of an earlier version get the credentials of services that they lack.
+    """
     layout = Layout(directory)
+    if keys.made(place):
+        Authority(place).issue_services()
     if observer and keys.made(place):
         return await _add_to_keys(Authority(place), url)
     if observer and not url:
@@ -46,7 +51,10 @@ async def init(place: Path, directory: Path, url: str, *, resolver_dir: Path | N
     made = keys.create(place, url, resolver_dir or place / "resolver", name, observer=observer)
     print(f"""Keys of the operator are in {place}; who has them decides who may talk to the log.
   {keys.CONFIG:14} include it in the configuration of every server, then start or restart them
-  {keys.HUB_CREDS:14} for the services: FLEETLOG_NATS_CREDS={made.hub_creds}
+  {SERVICES_CREDS:14} for each service: FLEETLOG_NATS_CREDS={place / SERVICES_CREDS}/NAME.creds
+                 and FLEETLOG_NATS_INBOX_PREFIX=_INBOX_NAME
+  {keys.HUB_CREDS:14} for commands that write, and an embedded API server; it may do everything
+  {keys.SYSTEM_CREDS:14} hands accounts to the servers, and asks them how they are
   operator.nk    nothing here needs it again; put it away
 From now on `karmadactl join NAME --mode pull --nats-auth {place}` lets agents in, and unjoin ends them.""")
     if observer:

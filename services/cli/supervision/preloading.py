@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from services._kit.concurrency.event_loop import GC_THRESHOLDS
 from services._kit.kube.client_core import client_core
-from services._kit.runtime.service_wiring import GC_THRESHOLDS
 
 PRELOADED: Final = (
     "aiohttp.web",

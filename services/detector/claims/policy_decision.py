@@ -10,14 +10,17 @@ from msgspec import Raw
 
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import ObjectKey, PolicyKey
+from schemas.manifest import Manifest
 from services._rules.absence import absence_guard as absence
+from services._rules.constants import MULTI_CLUSTER_SERVICE
+from services._rules.endpoints.multi_cluster_services import CROSS_CLUSTER
 from services._rules.policies.matching import Policy, Template, template_of
-from services.detector.effects import NOTHING, DetectorDecision, Effect, ReleasePolicy, Tell, WritePolicyId
-from services.detector.event_messages import unused
+from services.detector.effects import NOTHING, DetectorDecision, Effect, KeepPolicy, ReleasePolicy, Tell, WritePolicyId
+from services.detector.event_messages import gated, unused
 from services.detector.objects.manifest_content import stripped
 from services.detector.policies.claim_writes import claimed_policy
 from services.detector.policies.lazy_activation import encode
-from services.detector.policies.policy_view import PROPAGATION_KINDS, id_label
+from services.detector.policies.policy_view import IDENTIFIED_KINDS, PROPAGATION_KINDS, PolicyView, id_label
 from services.detector.state import DetectorState
 
 REPLACED: Final = "replaced by an object of the same name"
@@ -32,6 +35,8 @@ def decide_policy(state: DetectorState, key: PolicyKey) -> DetectorDecision:
 def _recorded(state: DetectorState, key: PolicyKey) -> DetectorDecision:
     fact = state.policy_facts.get(key)
     view = state.policies.get(key)
+    if key.kind == MULTI_CLUSTER_SERVICE and not state.options.services:
+        return _not_acted_on(state, key)
     if view is None:
         if key.kind in state.listed and isinstance(fact, PolicyChanged) and not state.guard.holds(key.kind, key):
             why = absence.why_gone(state.guard, key, key in state.told)
@@ -44,9 +49,11 @@ def _recorded(state: DetectorState, key: PolicyKey) -> DetectorDecision:
     if deleting:
         if view.finalizer and not _claims(state, key):
             effects.append(ReleasePolicy(key, view.uid, view.finalizer))
-    elif key.kind in PROPAGATION_KINDS and not labels.get(label):
+    elif key.kind in IDENTIFIED_KINDS and not labels.get(label):
         effects.append(WritePolicyId(key, view.uid, label, view.permanent_id))
-    manifest = Raw(encode(stripped(view.manifest)))
+    elif key.kind == MULTI_CLUSTER_SERVICE and not view.finalizer and CROSS_CLUSTER in (view.spec.get("types") or ()):
+        effects.append(KeepPolicy(key, view.uid, view.due_finalizer))
+    manifest = Raw(encode(_recordable(view)))
     note = unused(state, view) if key.kind in PROPAGATION_KINDS and not deleting else None
     told = () if note is None else (Tell(note),)
     changed = PolicyChanged(key=key, uid=view.uid, manifest=manifest, generation=view.generation, deleting=deleting)
@@ -58,6 +65,28 @@ def _recorded(state: DetectorState, key: PolicyKey) -> DetectorDecision:
                 events=(PolicyDeleted(key=key, uid=fact.uid, reason=REPLACED), changed), effects=[*effects, *told]
             )
     return DetectorDecision(events=(changed,), effects=[*effects, *told])
+
+
+def _recordable(view: PolicyView) -> Manifest:
+    """The object as it goes on record; a finalizer that the detector adds itself is no change of it."""
+    kept = stripped(view.manifest)
+    if view.key.kind != MULTI_CLUSTER_SERVICE:
+        return kept
+    return {**kept, "metadata": {name: value for name, value in kept["metadata"].items() if name != "finalizers"}}
+
+
+def _not_acted_on(state: DetectorState, key: PolicyKey) -> DetectorDecision:
+    """A kind that a feature gate turned off: what was made of it ends, and nothing keeps it from being deleted."""
+    fact, view = state.policy_facts.get(key), state.policies.get(key)
+    events: list[PolicyDeleted] = []
+    if isinstance(fact, PolicyChanged):
+        events.append(PolicyDeleted(key=key, uid=fact.uid, reason=f"feature gate {key.kind} is off"))
+    effects: list[Effect] = []
+    if view is not None and view.finalizer and not _claims(state, key):
+        effects.append(ReleasePolicy(key, view.uid, view.finalizer))
+    if view is not None and not view.terminating:
+        effects.append(Tell(gated(view)))
+    return DetectorDecision(events=events, effects=effects)
 
 
 def _claims(state: DetectorState, policy: PolicyKey) -> bool:

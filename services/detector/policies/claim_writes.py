@@ -8,6 +8,7 @@ from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
 from services._rules.kubernetes.event_objects import Note
 from services._rules.policies.policy_claims import clean_cluster_policy_claim, clean_policy_claim, read_claim
+from services._rules.policies.service_claims import clean_service_claim, read_service_claim
 
 
 class WriteClaim(Struct, frozen=True):
@@ -23,17 +24,17 @@ class WriteClaim(Struct, frozen=True):
 
 
 def claimed_policy(manifest: Manifest) -> PolicyKey | None:
-    """Key of the policy whose complete claim an object bears."""
+    """Key of the policy, or of the MultiClusterService, whose complete claim an object bears."""
     claim = read_claim(manifest)
     if claim is None:
-        return None
+        return read_service_claim(manifest)
     kind = "ClusterPropagationPolicy" if claim.cluster_wide else "PropagationPolicy"
     return PolicyKey(kind, claim.namespace, claim.name)
 
 
 def unclaimed(manifest: Manifest) -> Manifest:
     """The template without the claim of any policy."""
-    return clean_cluster_policy_claim(clean_policy_claim(manifest))
+    return clean_service_claim(clean_cluster_policy_claim(clean_policy_claim(manifest)))
 
 
 def claim_write(

@@ -13,7 +13,10 @@ from services._rules.identities import policy_id
 from services._rules.policies.matching import Policy, compile_policy
 
 PROPAGATION_KINDS: Final = ("PropagationPolicy", "ClusterPropagationPolicy")
+IDENTIFIED_KINDS: Final = (*PROPAGATION_KINDS, const.MULTI_CLUSTER_SERVICE)
+"""Kinds that claim templates, by a permanent id in a label of theirs."""
 _FINALIZERS: Final = {
+    const.MULTI_CLUSTER_SERVICE: const.MULTI_CLUSTER_SERVICE_FINALIZER,
     "PropagationPolicy": const.PROPAGATION_POLICY_FINALIZER,
     "ClusterPropagationPolicy": const.CLUSTER_PROPAGATION_POLICY_FINALIZER,
 }
@@ -44,8 +47,23 @@ class PolicyView(Struct, frozen=True):
     @property
     def finalizer(self) -> str:
         """The finalizer that keeps the policy until it claims nothing; empty where the policy does not bear it."""
-        ours = _FINALIZERS.get(self.key.kind, "")
+        ours = self.due_finalizer
         return ours if ours in (self.manifest["metadata"].get("finalizers") or ()) else ""
+
+    @property
+    def due_finalizer(self) -> str:
+        """The finalizer of its kind; empty where there is none."""
+        return _FINALIZERS.get(self.key.kind, "")
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is being deleted."""
+        return "deletionTimestamp" in self.manifest["metadata"]
+
+    @property
+    def awaits_release(self) -> bool:
+        """Whether it matters that it claims nothing any more: its finalizer may go, at its end or with its gate."""
+        return bool(self.finalizer) and (self.terminating or self.key.kind == const.MULTI_CLUSTER_SERVICE)
 
     @property
     def lazy(self) -> bool:
@@ -67,6 +85,8 @@ def viewed(key: PolicyKey, manifest: Manifest, before: PolicyView | None) -> Pol
 
 
 def id_label(key: PolicyKey) -> str:
+    if key.kind == const.MULTI_CLUSTER_SERVICE:
+        return const.MULTI_CLUSTER_SERVICE_ID_LABEL
     if key.kind == "ClusterPropagationPolicy":
         return const.CLUSTER_PROPAGATION_POLICY_ID_LABEL
     return const.PROPAGATION_POLICY_ID_LABEL

@@ -6,6 +6,7 @@ their decisions add it to whatever else they say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -33,19 +34,19 @@ class Open(Struct, frozen=True):
 class Rebalancing(Struct):
     """Open requests by object and by rebalancer, and where the objects of a kind are found.
 
-    `resources` are group and resource of each kind that bindings exist of, `served` those that are watched
-    (None before it is known which); kinds are in lower case, as names of bindings are.
+    `resources` are group and resource of each kind that bindings exist of, with their number; `served` those that are
+    watched (None before it is known which); kinds are in lower case, as names of bindings are.
     """
 
     requests: dict[ObjectKey, dict[PolicyKey, str]] = field(default_factory=dict)
     open: dict[PolicyKey, Open] = field(default_factory=dict)
-    resources: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    resources: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     served: dict[str, set[tuple[str, str]]] | None = None
 
     def found(self, kind: str) -> set[tuple[str, str]]:
         """Group and resource of every kind of this name."""
         kind = kind.lower()
-        return self.resources.get(kind, set()) | (self.served or {}).get(kind, set())
+        return {*self.resources.get(kind, ()), *(self.served or {}).get(kind, ())}
 
     def serve(self, kinds: Iterable[tuple[str, str, str]]) -> list[PolicyKey]:
         """Take in kind, group and resource of what is watched; the first time, the rebalancers that wait for it."""
@@ -67,10 +68,10 @@ class Rebalancing(Struct):
         for key in waits.keys:
             self.requests.setdefault(key, {})[policy] = waits.created
 
-    def take(self, event: BindingEvent) -> list[PolicyKey]:
-        """Take in a fact about a binding; the rebalancers for which it was the last to wait for."""
-        if isinstance(event, BindingRequested):
-            self.resources.setdefault(event.kind.lower(), set()).add((event.key.group, event.key.resource))
+    def take(self, event: BindingEvent, before: BindingEvent | None) -> list[PolicyKey]:
+        """Take in a fact about a binding, and the one before; the rebalancers for which it was the last to wait for."""
+        self._count(before, -1)
+        self._count(event, 1)
         asked = self.requests.pop(event.key, None)
         done = []
         for policy in asked or ():
@@ -79,6 +80,18 @@ class Rebalancing(Struct):
             if not left.keys:
                 done.append(policy)
         return done
+
+    def _count(self, event: BindingEvent | None, more: int) -> None:
+        """Of kinds without bindings nothing is kept: as the last fact about each binding tells it."""
+        if not isinstance(event, BindingRequested):
+            return
+        resources = self.resources.setdefault(event.kind.lower(), Counter())
+        resource = (event.key.group, event.key.resource)
+        resources[resource] += more
+        if not resources[resource]:
+            del resources[resource]
+        if not resources:
+            del self.resources[event.kind.lower()]
 
 
 def carried(spec: Manifest, bound: BindingRequested | None) -> Manifest:

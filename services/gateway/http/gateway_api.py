@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -17,7 +18,7 @@ from services._kit.base import http_stop
 from services._kit.base.health import Health
 from services._kit.proxying.caller_exchange import BrokenAnswer
 from services._kit.proxying.caller_limits import TooManyRequests
-from services._kit.proxying.front_identity import Authenticator, Identity, Unauthenticated, tls_of
+from services._kit.proxying.front_identity import Authenticator, Identity, Unauthenticated
 from services._rules.metrics.metric_questions import VERSIONS as MEASURED
 from services.apiserver.core.request import ListOptions, RequestInfo, parse_query, split_path, truth, version_document
 from services.apiserver.core.status_errors import ApiError, no_such_path, too_many_requests, unauthorized
@@ -68,6 +69,7 @@ class Api:
     def __init__(
         self,
         settings: GatewaySettings,
+        tls: ssl.SSLContext | None,
         reader: Reader,
         histories: Histories,
         health: Health,
@@ -86,7 +88,7 @@ class Api:
         self._health = health
         self._metrics = metrics
         self._authenticator = Authenticator(settings, "gateway", passes_on=bool(settings.upstream_url))
-        self._tls = tls_of(settings)
+        self._tls = tls
         self._groups = GatewayGroups(self._registry, served_metrics)
         self._front = Front(settings, self._registry, self._openapi, self._groups) if settings.upstream_url else None
         self.members = members(self._front)

@@ -74,7 +74,10 @@ def labels_of(bound: Bound) -> dict[str, str]:
     own = const.RESOURCE_BINDING_ID_LABEL if namespaced else const.CLUSTER_RESOURCE_BINDING_ID_LABEL
     labels = {**binding.labels, own: binding_id(binding.key, binding.uid)}
     policy = binding.policy
-    if policy is not None and policy.id:
+    if policy is not None and policy.key.kind == const.MULTI_CLUSTER_SERVICE:
+        labels[const.BINDING_MANAGED_BY_LABEL] = const.MULTI_CLUSTER_SERVICE
+        labels[const.MULTI_CLUSTER_SERVICE_ID_LABEL] = policy.id
+    elif policy is not None and policy.id:
         cluster_wide = policy.key.kind == "ClusterPropagationPolicy"
         claim = const.CLUSTER_PROPAGATION_POLICY_ID_LABEL if cluster_wide else const.PROPAGATION_POLICY_ID_LABEL
         labels[claim] = policy.id
@@ -89,6 +92,9 @@ def _annotations(bound: Bound) -> dict[str, str]:
     policy = binding.policy
     if policy is not None and policy.key.kind == "ClusterPropagationPolicy":
         annotations[const.CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION] = policy.key.name
+    elif policy is not None and policy.key.kind == const.MULTI_CLUSTER_SERVICE:
+        annotations[const.MULTI_CLUSTER_SERVICE_NAMESPACE] = policy.key.namespace
+        annotations[const.MULTI_CLUSTER_SERVICE_NAME] = policy.key.name
     elif policy is not None:
         annotations[const.PROPAGATION_POLICY_NAMESPACE_ANNOTATION] = policy.key.namespace
         annotations[const.PROPAGATION_POLICY_NAME_ANNOTATION] = policy.key.name

@@ -13,6 +13,7 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.work_labels import with_work_labels
 from services._rules.delivery.work_status import DISPATCHING, SUSPENDED
+from services._rules.endpoints.multi_cluster_services import is_marker
 from services._rules.identities import binding_id, work_id, work_uid
 from services._rules.names import binding_name, execution_namespace, work_name
 from services._rules.secrets.secret_objects import is_secret as secrecy
@@ -57,7 +58,12 @@ def labels_of(copy: Copy) -> dict[str, str]:
     work = fact_of(copy)
     key, uid = work.key, work.uid
     labels = {const.WORK_ID_LABEL: work_id(work.cluster, key, uid)}
-    if work.policy is not None:
+    if work.policy is not None and work.policy.kind == const.MULTI_CLUSTER_SERVICE:
+        labels[const.MULTI_CLUSTER_SERVICE_NAMESPACE] = work.policy.namespace
+        labels[const.MULTI_CLUSTER_SERVICE_NAME] = work.policy.name
+        if copy.rendered is not None and copy.rendered.policy_id:
+            labels[const.MULTI_CLUSTER_SERVICE_ID_LABEL] = copy.rendered.policy_id
+    elif work.policy is not None:
         labels[const.FEDERATED_QUOTA_NAMESPACE_LABEL] = work.policy.namespace
         labels[const.FEDERATED_QUOTA_NAME_LABEL] = work.policy.name
     if not _unbound(work):
@@ -81,6 +87,8 @@ def _annotations(copy: Copy, redacted: str) -> dict[str, str]:
     if rendered is not None:
         if not _unbound(work):
             annotations[const.CONFLICT_RESOLUTION_ANNOTATION] = rendered.conflict_resolution.lower()
+        if rendered.provider:
+            annotations[const.PROVISION_CLUSTER_ANNOTATION] = rendered.provider
         if rendered.cluster_overrides:
             annotations[const.APPLIED_CLUSTER_OVERRIDES_ANNOTATION] = _overrides(rendered.cluster_overrides)
         if rendered.overrides:
@@ -110,8 +118,9 @@ def metadata_of(copy: Copy, version: str, created: float, redacted: str = "") ->
         "creationTimestamp": time_text(created),
         "labels": labels_of(copy),
         "annotations": _annotations(copy, redacted),
-        "finalizers": [const.WORK_FINALIZER],
     }
+    if not is_marker(key):
+        metadata["finalizers"] = [const.WORK_FINALIZER]
     if _everywhere(key):
         metadata["ownerReferences"] = [owner(work.api_version, work.kind, key, work.uid)]
     if copy.withdrawn:
@@ -188,6 +197,9 @@ def _applied(copy: Copy) -> Since | None:
     """The Applied condition; None before the cluster reported on this very object."""
     seen = copy.observed
     if seen is None or seen.uid != fact_of(copy).uid or (seen.absent and not seen.message):
+        return None
+    if is_marker(seen.key):
+        # It asks for a report, and is applied nowhere.
         return None
     return copy.applied
 

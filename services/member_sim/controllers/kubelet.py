@@ -134,7 +134,8 @@ def _status(state: State, pod: Manifest, node: Manifest, stage: Stage, turn: Tur
         return {**old, "conditions": _conditions(pod, {"Ready": ("False", "NodeNotReady")}, turn.now)}
     at = stamp(turn.now)
     started = old.get("startTime") or at
-    address = old.get("podIP") or _address(state, pod, turn)
+    host = next((a["address"] for a in node["status"].get("addresses") or () if a["type"] == "InternalIP"), "")
+    addresses = [entry["ip"] for entry in old.get("podIPs") or ()] or _addresses(state, pod, host, turn)
     restarts = max((c.get("restartCount", 0) for c in old.get("containerStatuses") or ()), default=0)
     if stage == "Crashing":
         restarts += 1
@@ -158,8 +159,8 @@ def _status(state: State, pod: Manifest, node: Manifest, stage: Stage, turn: Tur
         },
         turn.now,
     )
-    host = next((a["address"] for a in node["status"].get("addresses") or () if a["type"] == "InternalIP"), "")
-    status |= {"hostIP": host, "hostIPs": [{"ip": host}], "podIP": address, "podIPs": [{"ip": address}]}
+    status |= {"hostIP": host, "hostIPs": [{"ip": host}]}
+    status |= {"podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
     status["startTime"] = started
     status["containerStatuses"] = containers
     initial = pod["spec"].get("initContainers")
@@ -222,6 +223,17 @@ def _conditions(pod: Manifest, wanted: dict[str, tuple[str, str]], now: float) -
             entry["reason"] = reason
         found[kind] = entry
     return list(found.values())
+
+
+def _addresses(state: State, pod: Manifest, host: str, turn: Turn) -> list[str]:
+    """Return the addresses of a pod: its node's where it shares its network, and one more with both families."""
+    if pod["spec"].get("hostNetwork") and host:
+        return [host]
+    first = _address(state, pod, turn)
+    if not turn.config.dual_stack:
+        return [first]
+    a, b, c, d = (int(part) for part in first.split("."))
+    return [first, f"fd00::{a:x}{b:02x}:{(c << 8) + d:x}"]
 
 
 def _address(state: State, pod: Manifest, turn: Turn) -> str:

@@ -1,27 +1,29 @@
-"""Services: the Endpoints and EndpointSlice of their pods, and the address of a load balancer."""
+"""Services: the Endpoints and EndpointSlices of their pods, and the address of a load balancer."""
 
 import zlib
-from typing import Any
+from typing import Final
 
 from schemas.manifest import Manifest
-from services.member_sim.world.pod_reading import is_finished, starting
-from services.member_sim.world.world_model import (
-    ENDPOINTS,
-    NOTHING,
-    SERVICES,
-    SLICES,
-    Decision,
-    Key,
-    Turn,
-    Write,
-    is_true,
-    owner_reference,
+from services.member_sim.controllers.endpoint_slices import (
+    HEADLESS,
+    family_of,
+    is_headless,
+    mirrored_slices,
+    pod_addresses,
+    pod_hostname,
+    pod_ports,
+    pod_reference,
+    slices_of_pods,
 )
+from services.member_sim.world.pod_reading import is_finished, starting
+from services.member_sim.world.world_model import ENDPOINTS, Decision, Key, Turn, Write, is_true
 from services.member_sim.world.world_state import State
 
-SERVICE_NAME = "kubernetes.io/service-name"
-MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
-CONTROLLER = "endpointslice-controller.k8s.io"
+_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
+_CONTROLLER: Final = "endpoint-controller"
+_OVER_CAPACITY: Final = "endpoints.kubernetes.io/over-capacity"
+_MOST: Final = 1000
+"""Addresses of one Endpoints object; the slices have all."""
 
 
 def decide_service(state: State, key: Key, turn: Turn) -> Decision:
@@ -30,36 +32,44 @@ def decide_service(state: State, key: Key, turn: Turn) -> Decision:
     if service is None:
         endpoints = state.get(ENDPOINTS, key.namespace, key.name)
         if endpoints is None or not _is_ours(endpoints):
-            return NOTHING
+            return Decision(mirrored_slices(state, key, None))
         return Decision([Write("delete", Key(ENDPOINTS, *key[1:]), uid=endpoints["metadata"]["uid"])])
     if "deletionTimestamp" in service["metadata"] or state.closing(key.namespace):
-        return NOTHING
+        return Decision([])
     writes = _load_balancer(key, service)
-    selector = service["spec"].get("selector")
-    if not selector or service["spec"].get("type") == "ExternalName":
+    if service["spec"].get("type") == "ExternalName":
         return Decision(writes)
+    selector = service["spec"].get("selector")
+    if not selector:
+        return Decision([*writes, *mirrored_slices(state, key, service)])
     pods = [pod for pod in state.pods_with(key.namespace, selector) if not is_finished(pod)]
     moment = starting(state, pods, turn.config, turn.now)
     if moment is not None and moment <= turn.now:
         return Decision(writes, moment + 1)
-    placed = [pod for pod in pods if (pod.get("status") or {}).get("podIP")]
-    placed.sort(key=lambda pod: str(pod["status"]["podIP"]))
+    placed = [pod for pod in pods if pod_addresses(pod)]
+    placed.sort(key=lambda pod: pod_addresses(pod)[0])
     writes += _endpoints(state, key, service, placed)
-    writes += _slice(state, key, service, placed)
+    writes += slices_of_pods(state, key, service, placed)
+    # It may have had none before, and Endpoints that were mirrored.
+    writes += mirrored_slices(state, key, None)
     return Decision(writes)
 
 
 def _load_balancer(key: Key, service: Manifest) -> list[Write]:
-    if service["spec"].get("type") != "LoadBalancer" or service["spec"].get("loadBalancerClass"):
+    spec, status = service["spec"], service.get("status") or {}
+    present = (status.get("loadBalancer") or {}).get("ingress")
+    if spec.get("loadBalancerClass"):
         return []
-    present = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+    if spec.get("type") != "LoadBalancer":
+        if not present:
+            return []
+        return [Write("status", key, {**status, "loadBalancer": {}}, uid=service["metadata"]["uid"])]
     if present:
         return []
     number = zlib.crc32(f"{key.namespace}/{key.name}".encode())
-    wanted = service["spec"].get("loadBalancerIP") or f"172.19.{number >> 8 & 255}.{number & 255}"
+    wanted = spec.get("loadBalancerIP") or f"172.19.{number >> 8 & 255}.{number & 255}"
     entry = {"ip": wanted, "ipMode": "VIP"}
-    status = {**(service.get("status") or {}), "loadBalancer": {"ingress": [entry]}}
-    return [Write("status", key, status, uid=service["metadata"]["uid"])]
+    return [Write("status", key, {**status, "loadBalancer": {"ingress": [entry]}}, uid=service["metadata"]["uid"])]
 
 
 def _endpoints(state: State, key: Key, service: Manifest, pods: list[Manifest]) -> list[Write]:
@@ -67,111 +77,49 @@ def _endpoints(state: State, key: Key, service: Manifest, pods: list[Manifest]) 
     old = state.find(where)
     if old is not None and old["metadata"].get("ownerReferences"):
         return []
-    everyone = service["spec"].get("publishNotReadyAddresses")
-    ready = [_address(pod) for pod in pods if _serves(pod) or everyone]
-    waiting = [_address(pod) for pod in pods if not _serves(pod) and not everyone]
-    subset: Manifest = {}
-    if ready:
-        subset["addresses"] = ready
-    if waiting:
-        subset["notReadyAddresses"] = waiting
-    ports = _ports(service, pods)
-    if ports:
-        subset["ports"] = ports
-    subsets = [subset] if ready or waiting else []
-    if old is not None and (old.get("subsets") or []) == subsets:
+    subsets = _subsets(service, pods[:_MOST])
+    labels = {**(service["metadata"].get("labels") or {}), _MANAGED_BY: _CONTROLLER}
+    if is_headless(service):
+        labels[HEADLESS] = ""
+    metadata: Manifest = {"name": key.name, "namespace": key.namespace} if old is None else {**old["metadata"]}
+    metadata["labels"] = labels
+    annotations = {**(metadata.get("annotations") or {})}
+    annotations.pop(_OVER_CAPACITY, None)
+    if len(pods) > _MOST:
+        annotations[_OVER_CAPACITY] = "truncated"
+    if annotations or metadata.get("annotations"):
+        metadata["annotations"] = annotations
+    if old is not None and (old.get("subsets") or []) == subsets and old["metadata"] == metadata:
         return []
-    body: Manifest = {"apiVersion": "v1", "kind": "Endpoints"}
-    labels = {**(service["metadata"].get("labels") or {}), "endpoints.kubernetes.io/managed-by": "endpoint-controller"}
-    body["metadata"] = {"name": key.name, "namespace": key.namespace, "labels": labels}
-    if old is not None:
-        body["metadata"] = old["metadata"]
+    body: Manifest = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata}
     if subsets:
         body["subsets"] = subsets
     return [Write("create" if old is None else "update", where, body)]
 
 
-def _slice(state: State, key: Key, service: Manifest, pods: list[Manifest]) -> list[Write]:
-    owned = state.children(service["metadata"]["uid"], SLICES)
-    old = min(owned, key=lambda found: str(found["metadata"]["name"]), default=None)
+def _subsets(service: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    """Addresses of the first family, together with those that have the same ports."""
     everyone = bool(service["spec"].get("publishNotReadyAddresses"))
-    endpoints = [_endpoint(pod, everyone) for pod in pods]
-    ports = _ports(service, pods)
-    if old is not None and (old.get("endpoints") or []) == endpoints and (old.get("ports") or []) == ports:
-        return []
-    digest = f"{zlib.crc32(service['metadata']['uid'].encode()):08x}"
-    body: Manifest = {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "addressType": (service["spec"].get("ipFamilies") or ["IPv4"])[0],
-        "endpoints": endpoints,
-        "ports": ports,
-        "metadata": {
-            "name": f"{key.name}-{digest[:5]}",
-            "namespace": key.namespace,
-            "labels": {
-                **(service["metadata"].get("labels") or {}),
-                SERVICE_NAME: key.name,
-                MANAGED_BY: CONTROLLER,
-            },
-            "ownerReferences": [owner_reference(SERVICES, service)],
-        },
-    }
-    if old is None:
-        return [Write("create", Key(SLICES, key.namespace, body["metadata"]["name"]), body)]
-    body["metadata"] = old["metadata"]
-    return [Write("update", Key(SLICES, key.namespace, old["metadata"]["name"]), body)]
-
-
-def _endpoint(pod: Manifest, everyone: bool) -> Manifest:
-    leaving = "deletionTimestamp" in pod["metadata"]
-    serving = is_true(pod, "Ready")
-    return {
-        "addresses": [pod["status"]["podIP"]],
-        "conditions": {"ready": everyone or (serving and not leaving), "serving": serving, "terminating": leaving},
-        "nodeName": pod["spec"].get("nodeName"),
-        "targetRef": _target(pod),
-    }
-
-
-def _address(pod: Manifest) -> Manifest:
-    return {"ip": pod["status"]["podIP"], "nodeName": pod["spec"].get("nodeName"), "targetRef": _target(pod)}
-
-
-def _target(pod: Manifest) -> Manifest:
-    meta = pod["metadata"]
-    return {"kind": "Pod", "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
-
-
-def _serves(pod: Manifest) -> bool:
-    return is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
-
-
-def _ports(service: Manifest, pods: list[Manifest]) -> list[Manifest]:
-    """Return the service's ports as seen on the pods; a named port that no pod has is left out."""
-    found = []
-    for port in service["spec"].get("ports") or ():
-        number = _number(port.get("targetPort", port["port"]), pods)
-        if number is None:
-            continue
-        entry: Manifest = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
-        if port.get("appProtocol"):
-            entry["appProtocol"] = port["appProtocol"]
-        found.append(entry)
-    return found
-
-
-def _number(target: Any, pods: list[Manifest]) -> int | None:
-    if isinstance(target, int):
-        return target
+    family = (service["spec"].get("ipFamilies") or ["IPv4"])[0]
+    subsets: list[Manifest] = []
     for pod in pods:
-        for container in pod["spec"].get("containers") or ():
-            for port in container.get("ports") or ():
-                if port.get("name") == target:
-                    return int(port["containerPort"])
-    return None
+        addresses = [ip for ip in pod_addresses(pod) if family_of(ip) == family]
+        if not addresses:
+            continue
+        # Empty names are not kept here, unlike those of slices.
+        ports = [{name: value for name, value in port.items() if value != ""} for port in pod_ports(service, pod)]
+        found = next((subset for subset in subsets if subset.get("ports", []) == ports), None)
+        if found is None:
+            found = {"ports": ports} if ports else {}
+            subsets.append(found)
+        ready = everyone or (is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"])
+        entry: Manifest = {"ip": addresses[0], "nodeName": pod["spec"].get("nodeName"), "targetRef": pod_reference(pod)}
+        if hostname := pod_hostname(service, pod):
+            entry["hostname"] = hostname
+        found.setdefault("addresses" if ready else "notReadyAddresses", []).append(entry)
+    return subsets
 
 
 def _is_ours(endpoints: Manifest) -> bool:
     labels = endpoints["metadata"].get("labels") or {}
-    return bool(labels.get("endpoints.kubernetes.io/managed-by") == "endpoint-controller")
+    return bool(labels.get(_MANAGED_BY) == _CONTROLLER)

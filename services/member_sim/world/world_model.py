@@ -121,6 +121,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ready_delay: float = 0.1
     terminate_delay: float = 0.05
     job_run: float = 0.3
+    dual_stack: bool = False
+    """Whether pods have an address of IPv6 as well."""
     ca: str = ""
     """PEM certificate authority that goes into every namespace's kube-root-ca.crt."""
 

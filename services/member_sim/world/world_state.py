@@ -164,6 +164,10 @@ class State:
         elif resource == NODES:
             self.capacity[key.name] = amounts((manifest.get("status") or {}).get("allocatable"))
             dirty += self._node_dirty(key.name)
+            if old is not None and _zone(old) != _zone(manifest):
+                # Endpoints name the zone of their node.
+                for place, pod in self.pods_on(key.name).items():
+                    dirty += self._pod_dirty(place.namespace, pod)
         return dirty
 
     def remove(self, resource: str, manifest: Manifest) -> list[Key]:
@@ -358,6 +362,10 @@ class State:
             used[name] = used.get(name, 0) + sign * taken
         if not used["pods"]:
             del self.used[node]
+
+
+def _zone(node: Manifest) -> str:
+    return str((node["metadata"].get("labels") or {}).get("topology.kubernetes.io/zone") or "")
 
 
 def _first_pair(service: Manifest) -> list[tuple[str, str]]:

@@ -180,9 +180,13 @@ class KindFollower:
         self._version = version
         return await self._gate.admits(objects, version)
 
-    async def vouches(self) -> bool:
-        """A watch counts unless it is a stranger's."""
-        vouched = await self._gate.vouches()
+    def moment(self) -> int:
+        """A number for the present moment, for `vouches`."""
+        return self._gate.moment()
+
+    async def vouches(self, opened: int) -> bool:
+        """A watch that was open at a moment counts unless it is a stranger's."""
+        vouched = await self._gate.vouches(opened)
         if vouched:
             self._shelf.heard(self._cluster)
         return vouched

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from schemas.manifest import Manifest
 from services._kit.base import http_stop
 from services._kit.base.health import Health
 from services._kit.proxying.caller_exchange import BrokenAnswer
-from services._kit.proxying.front_identity import Authenticator, Identity, Unauthenticated, tls_of
+from services._kit.proxying.front_identity import Authenticator, Identity, Unauthenticated
 from services.apiserver.core.request import parse_query, split_path
 from services.apiserver.core.status_errors import ApiError, bad_request, no_such_path, unauthorized
 from services.search.http.cache_answers import BadSearch, CacheAnswers
@@ -42,7 +43,13 @@ class SearchApi:
     """The server; `port` and `url` are known after `start`."""
 
     def __init__(
-        self, settings: SearchSettings, index: MemberIndex, proxy: GlobalProxy, health: Health, metrics: SearchMetrics
+        self,
+        settings: SearchSettings,
+        tls: ssl.SSLContext | None,
+        index: MemberIndex,
+        proxy: GlobalProxy,
+        health: Health,
+        metrics: SearchMetrics,
     ) -> None:
         self._proxy = proxy
         self._settings = settings
@@ -51,7 +58,7 @@ class SearchApi:
         self._cache = CacheAnswers(index)
         self._queries = QueryAnswers(index)
         self._authenticator = Authenticator(settings, "search")
-        self._tls = tls_of(settings)
+        self._tls = tls
         self._runner: web.ServerRunner | None = None
         self._underway = http_stop.Underway()
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -13,7 +13,7 @@ import pytest
 from services._kit.base.private_files import private_text
 from services._kit.base.settings import credentials
 from services._rules.identity.account_tokens import creds_text, user_token
-from services._rules.identity.accounts import AgentIdentity, accounts_config
+from services._rules.identity.accounts import AgentIdentity, Passwords, accounts_config
 from services.cli.nats import account_claims as claims
 from services.cli.nats.authority import CONFIG, create
 from services.cli.nats.nkeys import new_key, new_seed, public_key
@@ -45,7 +45,7 @@ class HubServer(ProcessServer):
     def allow(self, *agents: AgentIdentity) -> None:
         """Write a configuration with these agents and no others."""
         self.agents = {agent.cluster: agent for agent in agents}
-        self._config.write_text(self._plain + accounts_config("hub", PASSWORD, agents))
+        self._config.write_text(self._plain + accounts_config(Passwords(hub=PASSWORD), agents))
 
     def reload(self) -> None:
         """Make the running server read its configuration."""

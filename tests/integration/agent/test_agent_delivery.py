@@ -121,8 +121,8 @@ async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member,
             assert answer.status == 200
         async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
             text = await answer.text()
-    assert 'fleetlog_agent_reports_total{service="agent"} 1.0' in text
-    assert 'fleetlog_lane_writes_total{cluster="m1",operation="create",service="agent"} 1.0' in text
+    assert 'fleetlog_agent_reports_total{component="agent"} 1.0' in text
+    assert 'fleetlog_lane_writes_total{component="agent",member_cluster="m1",operation="create"} 1.0' in text
 
 
 async def test_member_and_hub_catch_up_after_an_outage(hub: Hub, member: Member, agents: Agents) -> None:

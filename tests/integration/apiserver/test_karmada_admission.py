@@ -295,25 +295,3 @@ async def test_kubectl_shows_the_refusal_and_applies_again(reachable: Path, tmp_
     assert code == 0, text
     code, text = await kubectl("get", "pp", "web", "-o", "json")
     assert msgspec.json.decode(text)["metadata"]["labels"][ID]
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (
-            "/apis/networking.karmada.io/v1alpha1/namespaces/default/multiclusterservices",
-            {"spec": {"types": ["CrossCluster"]}},
-        ),
-        (
-            "/apis/networking.karmada.io/v1alpha1/namespaces/default/multiclusteringresses",
-            {"spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}},
-        ),
-    ],
-)
-async def test_kinds_without_effect_are_warned_about(
-    client: Any, control: None, path: str, body: dict[str, Any]
-) -> None:
-    sent = body | {"metadata": {"name": "a"}}
-    async with client.session.post(f"{client.server.url}{path}", json=sent) as response:
-        assert response.status == 201, await response.text()
-        assert "is kept, but not acted on yet" in response.headers["Warning"]

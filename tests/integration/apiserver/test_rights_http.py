@@ -128,6 +128,36 @@ async def test_refusals_are_in_the_audit_log(bearer: Any, server: ApiServer) -> 
     assert '"resource":"secrets"' in line
 
 
+@pytest.mark.parametrize("way", ["apply", "change set"])
+async def test_refused_creations_are_in_the_audit_log(bearer: Any, server: ApiServer, way: str) -> None:
+    admin, jane = bearer("admin"), bearer("jane")
+    rules = [rule("patch,get", "", "configmaps"), rule("create", "fleetlog.io", "changesets")]
+    await admin("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "patches"}, "rules": rules})
+    subjects = [{"apiGroup": GROUP, "kind": "User", "name": "jane"}]
+    granted = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "patches"}
+    await admin(
+        "POST", f"{RBAC}/clusterrolebindings", {"metadata": {"name": "p"}, "subjects": subjects, "roleRef": granted}
+    )
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new", "namespace": "default"}}
+    asked: list[Any] = ["PATCH", "/api/v1/namespaces/default/configmaps/new?fieldManager=j", made]
+    kind = "application/apply-patch+yaml"
+    if way == "change set":
+        kind = "application/json"
+        body = {"apiVersion": "fleetlog.io/v1alpha1", "kind": "ChangeSet", "items": [made]}
+        asked = ["POST", "/apis/fleetlog.io/v1alpha1/changesets", body]
+
+    async def refused() -> list[str]:
+        code, _ = await jane(*asked, Content_Type=kind)
+        assert server.settings.audit_log is not None
+        text = server.settings.audit_log.read_text() if server.settings.audit_log.exists() else ""
+        lines = [line for line in text.splitlines() if '"refused":true' in line and '"resource":"configmaps"' in line]
+        return lines if code == 403 else []
+
+    (line,) = await until(refused)
+    assert '"user":"jane"' in line
+    assert '"verb":"create"' in line
+
+
 async def test_aggregated_roles_follow_what_they_select(bearer: Any) -> None:
     admin = bearer("admin")
     labels = {f"{GROUP}/aggregate-to-view": "true"}

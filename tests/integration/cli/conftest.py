@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from services.cli.installation.demo import EXAMPLES, FILES
-from tests.support.commands import PATIENCE, run_command
+from tests.support.commands import PATIENCE, Forked, run_command
+from tests.support.folders import below
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first test starts the installation, and each runs many commands: on a slow machine that takes its time."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.timeout(300))
+    for item in below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.timeout(300))
 
 
 class Commands:
@@ -60,8 +58,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     directory = tmp_path_factory.mktemp("fleet")
     program = "from services.cli.fleetlog import main; main()"
     with (directory / "up.err").open("wb") as told:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, "up", "--dir", str(directory)],
+        process = Forked(
+            ["-c", program, "up", "--dir", str(directory)],
             stdout=subprocess.PIPE,
             stderr=told,
             # On a busy machine without compiled modules a measurement takes longer than its usual bound.

@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from services.cli.nats.authority import CONFIG, Authority
 from tests.e2e.fleet import Fleet
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
-from tests.support.commands import run_command
+from tests.support.commands import Forked, run_command
 
 
 def fleetlog(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +51,7 @@ async def served(url: str, hub: Path, creds: Path, cluster: str) -> bool:
         await message.respond(b"welcome")
 
     await answers.subscribe("hello.*", answer)
-    await answers.nc.flush()
+    assert await answers.flushed(60.0)
     agent = await Connection.open(url, user_credentials=str(creds))
     try:
         return (await agent.request(f"hello.{cluster}", b"")).data == b"welcome"
@@ -121,18 +120,19 @@ def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessS
     creds = {"FLEETLOG_NATS_URL": server.url, "FLEETLOG_NATS_CREDS": str(tmp_path / "auth" / "hub.creds")}
     settings = {"FLEETLOG_APISERVER_DATA_DIR": str(tmp_path / "control"), "FLEETLOG_APISERVER_PORT": "0"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
-    api = subprocess.Popen(
-        [sys.executable, "-m", "services.apiserver"],
+    api = Forked(
+        ["-m", "services.apiserver"],
         env={**kept, **creds, **settings},
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert api.stdout is not None
     try:
-        assert api.stdout is not None
         assert api.stdout.readline().startswith("ready https://")
     finally:
         api.terminate()
-        api.communicate(timeout=PATIENCE)
+        api.wait(PATIENCE)
+        api.stdout.close()
     asked = fleetlog("events", "--nats", server.url, FLEETLOG_NATS_CREDS=creds["FLEETLOG_NATS_CREDS"])
     assert "Authorization" not in asked.stderr, asked.stderr
     nobody = fleetlog("events", "--nats", server.url)

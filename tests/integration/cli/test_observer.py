@@ -18,7 +18,7 @@ from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import NewMessage
-from services._rules.identity.accounts import HUB_API, OBSERVER_API, OBSERVER_USER, accounts_config
+from services._rules.identity.accounts import HUB_API, OBSERVER_API, OBSERVER_USER, Passwords, accounts_config
 from services.cli.common.logbook import LogAccess, log_access, open_log
 from services.cli.common.running import Failed
 from services.cli.installation.certificate_files import make
@@ -45,7 +45,7 @@ def _started(directory: Path, accounts: str) -> Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    started = _started(tmp_path, accounts_config("hub", "h", [], "o"))
+    started = _started(tmp_path, accounts_config(Passwords(hub="h", observer="o"), []))
     yield started
     started.stop()
 

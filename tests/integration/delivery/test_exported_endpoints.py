@@ -11,7 +11,7 @@ from msgspec import UnsetType
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
-from services._rules.constants import IMPORT_CONTROLLER, SERVICE_NAME_LABEL, SLICE_MANAGED_BY_LABEL
+from services._rules.constants import DISPATCH_CONTROLLER, IMPORT_CONTROLLER, SERVICE_NAME_LABEL, SLICE_MANAGED_BY_LABEL
 from services.apiserver.crds import generate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -160,3 +160,57 @@ async def test_objects_that_export_nothing_report_no_endpoints(member: Any, fres
     await write(member, endpoint_slice(fresh_name, fresh_name, "10.9.2.1"))
     event = await member.deliver(service(fresh_name))
     assert reported(event) is None
+
+
+def marker(name: str) -> Manifest:
+    """What asks for the endpoints of a Service without being applied; the member does not serve its kind."""
+    return {
+        "apiVersion": "networking.karmada.io/v1alpha1",
+        "kind": "MultiClusterService",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"types": ["CrossCluster"]},
+    }
+
+
+async def test_a_marker_is_answered_with_endpoints_only(member: Any, fresh_name: str) -> None:
+    await write(
+        member,
+        endpoint_slice(fresh_name, fresh_name, "10.9.3.1"),
+        endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.8.3.1", manager=DISPATCH_CONTROLLER),
+    )
+    key = member.desk.give(marker(fresh_name))
+    member.lane.look_at(key)
+    assert await until(member, key, bool) == {fresh_name: ["10.9.3.1"]}
+    event = member.desk.latest[key]
+    assert (event.applied, event.absent, event.reason) == (False, False, "")
+    await write(member, endpoint_slice(f"{fresh_name}-b", fresh_name, "10.9.3.2"))
+    await until(member, key, lambda found: len(found) == 2)
+    member.desk.withdraw(key)
+    member.lane.look_at(key)
+    await member.desk.until(key, lambda event: event.absent)
+
+
+async def test_an_export_and_a_marker_share_their_slices(member: Any, fresh_name: str) -> None:
+    await write(member, endpoint_slice(fresh_name, fresh_name, "10.9.4.1"))
+    key = await exported(member, fresh_name)
+    other = member.desk.give(marker(fresh_name))
+    member.lane.look_at(other)
+    for asked in (key, other):
+        assert await until(member, asked, bool) == {fresh_name: ["10.9.4.1"]}
+    member.desk.withdraw(key)
+    member.lane.look_at(key)
+    await member.desk.until(key, lambda event: event.absent)
+    # The one that is left is told on.
+    await write(member, endpoint_slice(f"{fresh_name}-b", fresh_name, "10.9.4.2"))
+    await until(member, other, lambda found: len(found) == 2)
+
+
+async def test_a_slice_of_somebody_else_is_left_as_it_is(member: Any, fresh_name: str) -> None:
+    foreign = endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.9.5.1")
+    await write(member, foreign)
+    event = await member.deliver(
+        endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.8.5.1", manager=DISPATCH_CONTROLLER)
+    )
+    assert not event.applied
+    assert f"m2-{fresh_name}" in event.message
+    assert [each["addresses"] for each in (await member.live(foreign))["endpoints"]] == [["10.9.5.1"]]

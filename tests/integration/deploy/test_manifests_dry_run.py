@@ -1,4 +1,4 @@
-"""An API server accepts what kustomize renders."""
+"""An API server accepts what kustomize and the charts render."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from services.cli.installation.certificate_files import NAMESPACE
 from tests.e2e.kubectls import current_kubectl
+from tests.support import helm
 
 K8S = Path(__file__).parents[3] / "k8s"
 
@@ -49,6 +50,20 @@ async def _kubectl(kubeconfig: Path, *arguments: str) -> tuple[int, str]:
 async def test_an_api_server_accepts_what_is_rendered(kubeconfig: Path, directory: str) -> None:
     code, rendered = await _kubectl(kubeconfig, "kustomize", str(K8S / directory))
     assert code == 0, rendered
+    await _accepted(kubeconfig, rendered)
+
+
+@pytest.mark.parametrize("chart", ["fleetlog", "fleetlog-agent"])
+async def test_an_api_server_accepts_what_a_chart_renders(kubeconfig: Path, chart: str) -> None:
+    values = {"cluster": "m3", "url": "tls://nats:4222", "identity": "SEED"} if chart == "fleetlog-agent" else {}
+    code, rendered, errors = helm.run(
+        "template", "one", str(helm.CHARTS / chart), "--namespace", NAMESPACE, values=values
+    )
+    assert code == 0, errors
+    await _accepted(kubeconfig, rendered)
+
+
+async def _accepted(kubeconfig: Path, rendered: str) -> None:
     # A dry run stores nothing, and nothing can be created in a namespace that is not there.
     for name in (NAMESPACE, "karmada-cluster"):
         code, said = await _kubectl(kubeconfig, "create", "namespace", name)

@@ -308,3 +308,35 @@ async def test_bindings_stay_readable_without_the_control_plane(start_gateway) -
         assert "the control plane at http://127.0.0.1:1 does not answer" in body["message"]
         assert (await front.ask(BINDINGS, "of-bob"))[0] == 503
         assert (await front.ask(BINDINGS, TOKEN))[0] == 200
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(start_gateway: Any, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    authority.load()
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def renew() -> bytes:
+        pair = authority.issue("gateway", (), ["127.0.0.1"])
+        for path, data in zip(files, pair, strict=True):
+            path.with_suffix(".new").write_bytes(data)
+            path.with_suffix(".new").replace(path)
+        return ssl.PEM_cert_to_DER_cert(pair[0].decode())
+
+    first = renew()
+    cert, key = map(str, files)
+    gateway = await start_gateway(serving_cert=cert, serving_key=key, certificate_check_seconds=0.01)
+    port = gateway.api.port
+
+    async def served() -> bytes | None:
+        trusted = ssl.create_default_context(cafile=str(authority.ca_file))
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
+        shown: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return shown
+
+    assert await served() == first
+    files[1].write_text("no key")
+    second = renew()
+    async with asyncio.timeout(60):
+        while await served() != second:
+            continue

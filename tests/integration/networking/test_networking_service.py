@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw, json
 
 from schemas.codec import Known, encode, subject_of
 from schemas.endpoints import PortOfSlice, ServiceSlice, SliceEndpoint
 from schemas.events.endpoints import EndpointsReleased
+from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.events.observed import WorkObserved
+from schemas.events.placement import PlacementDecided, TargetCluster
+from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
-from schemas.manifest import Manifest
+from schemas.manifest import INLINE_BYTES, Manifest
+from services._kit.content.blobs import Blobs
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log.stream_port import NewMessage
 from services.apiserver.kinds.kind_catalog import builtin_registry
@@ -33,6 +38,13 @@ SERVICES = resource_path("", "v1", "services", "default")
 SLICES = resource_path("discovery.k8s.io", "v1", "endpointslices", "default")
 EXPORTS = resource_path(GROUP, "v1alpha1", "serviceexports", "default")
 IMPORTS = resource_path(GROUP, "v1alpha1", "serviceimports", "default")
+INGRESSES = resource_path("networking.karmada.io", "v1alpha1", "multiclusteringresses", "default")
+INGRESS = {
+    "apiVersion": "networking.karmada.io/v1alpha1",
+    "kind": "MultiClusterIngress",
+    "metadata": {"name": "web"},
+    "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 81}}}},
+}
 IMPORT = {
     "apiVersion": API,
     "kind": "ServiceImport",
@@ -179,3 +191,64 @@ async def test_names_of_others_are_left_alone_and_told(ground: Ground) -> None:
         return found is not None and found["spec"].get("selector")
 
     await comes_to("it selects nothing", selects, None)
+
+
+async def test_an_ingress_shows_where_its_backends_are(ground: Ground) -> None:
+    await ground.control.create(INGRESSES, INGRESS)
+    await eventually(lambda: _has(ground.warnings, "NoSuchService"))
+    spec = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 81, "targetPort": 8080}]}
+    await ground.control.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+    await eventually(lambda: _has(ground.warnings, "NotPropagated"))
+    key = ObjectKey("", "services", "default", "web")
+
+    def held(name: str) -> Known:
+        return WorkRendered(cluster=name, key=key, uid="s", api_version="v1", kind="Service", digest="d")
+
+    for name in ("m1", "m2"):
+        await ground.exports(name, "10.1.0.1")
+        await ground.log.given(held(name))
+
+    async def status() -> object:
+        return await ground.status(INGRESSES)
+
+    await comes_to("status", status, {"serviceLocations": [{"name": "web", "clusters": ["m1", "m2"]}]})
+    # The addresses are those of its controller, which writes nothing else.
+    address = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    await ground.control.patch(f"{INGRESSES}/web/status", {"status": address})
+    await ground.log.given(WorkWithdrawn(cluster="m2", key=key, uid="s", api_version="v1", kind="Service"))
+    await comes_to("status", status, {**address, "serviceLocations": [{"name": "web", "clusters": ["m1"]}]})
+    # Another one that keeps the locations has them from now on, until it takes them away.
+    theirs = {"serviceLocations": [{"name": "web", "clusters": ["m3"]}]}
+    await ground.control.patch(f"{INGRESSES}/web/status", {"status": theirs})
+    await ground.log.given(cluster("m3", actions=("TrafficControl",)), held("m2"), held("m3"))
+    await comes_to("status", status, {**address, **theirs, "trafficBlockClusters": ["m3"]})
+    await ground.control.patch(f"{INGRESSES}/web/status", {"status": {"serviceLocations": None}})
+    every = [{"name": "web", "clusters": ["m1", "m2", "m3"]}]
+    await comes_to("status", status, {**address, "serviceLocations": every, "trafficBlockClusters": ["m3"]})
+
+
+async def _has(look: Callable[[], Awaitable[set[str]]], wanted: str) -> bool:
+    return wanted in await look()
+
+
+async def test_a_large_workload_is_read_when_it_is_evicted(ground: Ground) -> None:
+    await ground.control.create(IMPORTS, IMPORT)
+    await ground.exports("m1", "10.1.0.1")
+    await ground.exports("m2", "10.2.0.1")
+    both = {"imported-m1-web-a": ["10.1.0.1"], "imported-m2-web-a": ["10.2.0.1"]}
+    await comes_to("slices", ground.slices, both)
+    key, service = ObjectKey("apps", "deployments", "default", "web"), ObjectKey("", "services", "default", "web")
+    pods = {"template": {"metadata": {"labels": {"app": "web"}, "annotations": {"note": "x" * INLINE_BYTES}}}}
+    digest = await Blobs(ground.log.logs["BLOBS"]).put(json.encode({"metadata": {"name": "web"}, "spec": pods}))
+    selector = Raw(json.encode({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}}))
+    task = EvictionTask(from_cluster="m2", reason="ApplicationFailure", producer="ResourceBindingApplicationFailover")
+    placed = PlacementDecided(key=key, uid="u", clusters=(TargetCluster("m1"), TargetCluster("m2")))
+    await ground.log.given(
+        TemplateChanged(key=service, uid="s", api_version="v1", kind="Service", digest="d", manifest=selector),
+        TemplateChanged(key=key, uid="u", api_version="apps/v1", kind="Deployment", digest=digest),
+        placed,
+        EvictionRequested(key=key, uid="u", tasks=(task,)),
+    )
+    await comes_to("slices", ground.slices, {"imported-m1-web-a": ["10.1.0.1"]})
+    (gone,) = [event for event in ground.log.read("endpoints.>") if isinstance(event, EndpointsReleased)]
+    assert (gone.reason, gone.gated) == ("Deployment web is being evicted from m2 (ApplicationFailure)", True)

@@ -19,6 +19,7 @@ from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.work import WorkRendered
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.manifest import Manifest
+from schemas.shard_groups import WHOLE
 from schemas.topology import STREAMS
 from services._kit.base.clock import SystemClock
 from services._kit.base.metrics import ReadCollector
@@ -191,6 +192,7 @@ class Control:
         runner: Runner[Any, Any] = Runner(service, self.logs, MemoryBus(), "status-0", options=QUICK)
         reads = ReadCollector("status_aggregator")
         context = SimpleNamespace(
+            group=WHOLE,
             projection=runner.projection,
             blobs=Blobs(self.logs["BLOBS"]),
             clock=SystemClock(),

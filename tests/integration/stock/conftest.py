@@ -16,6 +16,7 @@ from services.cli.installation.install_crds import remove_webhooks
 from tests.e2e.fleet import Fleet
 from tests.integration.stock.servers import Gate, Servers, gate, port_of, servers, through
 from tests.integration.stock.walking import Walk
+from tests.support.folders import below
 
 # A member counts as away, and as back, after a second.
 HERE = "127.0.0.1"
@@ -28,11 +29,9 @@ PACE = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here starts a whole installation."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(300))
+    for item in below(Path(__file__).parent, items):
+        item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.timeout(300))
 
 
 def forget_webhook(kubeconfig: Path) -> None:

@@ -101,7 +101,7 @@ async def test_the_story_is_told_in_events_of_the_template(walk: Walk) -> None:
     await comes_to("events of the Deployment", told)
 
 
-async def test_more_replicas_and_other_weights_are_divided_anew(walk: Walk) -> None:
+async def test_more_replicas_and_other_weights_are_divided_otherwise(walk: Walk) -> None:
     await walk.begin()
     await walk.change({"spec": {"replicas": 8}})
     await comes_to("replicas by member", walk.replicas, {walk.first: 4, walk.second: 4})

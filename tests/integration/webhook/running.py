@@ -118,8 +118,6 @@ class Running:
 async def running(directory: Path, clock: Clock, **more: Any) -> AsyncIterator[Running]:
     """The webhook as its program runs it."""
     asked = settings(directory, **more)
-    # Another program that ran in this process may have left a level at which nothing is said.
-    structlog.reset_defaults()
     with capture_logs() as lines:
         webhook = Webhook(asked, clock)
         stop = asyncio.Event()

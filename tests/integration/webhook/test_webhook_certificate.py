@@ -37,7 +37,9 @@ async def test_an_expiring_certificate_is_reported_and_replaced(tmp_path: Path) 
         document = await shown.ready()
         assert document["ready"] is True
         assert "in 10.0 days" in document["certificate_warning"]
-        assert 'fleetlog_webhook_certificate_expire_seconds{service="webhook"} 864000.0' in await shown.get("/metrics")
+        assert 'fleetlog_serving_certificate_expire_seconds{component="webhook"} 864000.0' in await shown.get(
+            "/metrics"
+        )
 
         clock.set((NOW + 11 * DAY).timestamp())
         line = await shown.until_logged("expired on 2026-06-11")

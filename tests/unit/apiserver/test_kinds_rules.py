@@ -15,7 +15,7 @@ from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 from tests.support.builtin_kinds import created, kind_of
 
-RULES = yaml.safe_load(Path(__file__).with_name("kind_rules.yaml").read_text(encoding="utf-8"))
+RULES = yaml.load(Path(__file__).with_name("kind_rules.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 REGISTRIES = {release: builtin_registry(release) for release in ("current", "1.20")}
 
 

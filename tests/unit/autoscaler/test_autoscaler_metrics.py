@@ -107,7 +107,7 @@ def test_round_that_hangs_shows_before_it_ends() -> None:
     offered = Offered()
 
     def shown() -> float | None:
-        return offered.value("fleetlog_autoscaler_round_seconds", service="autoscaler")
+        return offered.value("fleetlog_autoscaler_round_seconds", component="autoscaler")
 
     offered.timer.begin()
     offered.now += 2
@@ -124,7 +124,7 @@ def test_round_that_hangs_shows_before_it_ends() -> None:
     offered.now += 50
     offered.timer.forget()
     assert shown() == 0
-    assert offered.value("fleetlog_autoscaler_period_seconds", service="autoscaler") == 15
+    assert offered.value("fleetlog_autoscaler_period_seconds", component="autoscaler") == 15
 
 
 class Pods:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +140,20 @@ def test_signals_reach_the_program() -> None:
         assert process.stdout.readline() == b"up\n"
         process.terminate()
         assert process.wait(60) == 7
+
+
+def test_an_early_signal_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = subprocess.Popen
+
+    def started(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        # As when the program runs already, and its start has not returned.
+        process = plain(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    code = run_kubectl("/bin/sh", ["-c", 'trap "exit 7" USR1; while :; do sleep 0.1; done'], Path("x"))
+    assert code in (7, 128 + signal.SIGUSR1)
 
 
 def test_without_kubectl_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

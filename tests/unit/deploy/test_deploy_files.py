@@ -15,37 +15,38 @@ import pytest
 import yaml
 
 from k8s import generate
+from k8s.compose import MEMBERS, PULL
 from k8s.manifests import control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
 from schemas.topology import OPTIONAL, SERVICES, STREAMS, WITHOUT_LOG
 from services._kit.base.settings import Settings, load, tls_context
 from services._kit.content.master_keys import load_master_keys
 from services._kit.log.connection import Connection
-from services._rules.identity.accounts import accounts_config
 from services._rules.kubernetes.quantity import parse
 from services._rules.kubernetes.rbac.service_roles import RULES
 from services.agent.settings import AgentSettings
 from services.cli.common.running import Failed
+from services.cli.containers.prepared_files import prepare
 from services.cli.installation import certificate_files as certificates
-from services.cli.installation.certificate_files import WITH_CONTROL
+from services.cli.installation.certificate_files import AGENTS, WITH_CONTROL
 from services.cli.nats.server_identities import connect_agent
 from services.cli.secrets.secret_keys import APISERVER, READERS, create
+from services.member_sim.settings import from_environment as member_settings
 from tests.natsserver import ProcessServer, find_binary
 
 ROOT = Path(__file__).parents[3]
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver", "embedded", "agent"} | {
-    "grafana",
-    "opensearch",
-    "prometheus",
-}
+COMPOSE: dict[str, Any] = yaml.load((ROOT / "compose.ha.yaml").read_text(), Loader=yaml.CSafeLoader)["services"]
+LOCAL: dict[str, Any] = yaml.load((ROOT / "compose.yaml").read_text(), Loader=yaml.CSafeLoader)["services"]
+COMMON = {"embedded", "agent", "join", "fleetlog", "grafana", "opensearch", "prometheus", *MEMBERS}
+INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver"} | COMMON
+OURS = {name: entry for part in (COMPOSE, LOCAL) for name, entry in part.items() if "fleetlog" in entry["image"]}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `fleetlog certs` makes."""
     directory = tmp_path_factory.mktemp("certs") / "deploy"
-    assert certificates.make(directory, agents=["member"]) == 0
+    assert certificates.make(directory, agents=[PULL]) == 0
     return directory
 
 
@@ -82,9 +83,61 @@ def test_a_service_has_all_that_belongs_to_it_in_kubernetes(service: str) -> Non
 
 def test_compose_has_every_service_and_known_settings() -> None:
     assert set(COMPOSE) == INFRASTRUCTURE | {dns(service) for service in SERVICES}
-    for name, entry in COMPOSE.items():
-        assert set(entry.get("depends_on", {})) <= set(COMPOSE), name
-        assert "image" in entry, name
+    assert set(LOCAL) == COMMON | {"setup", "nats"} | {dns(service) for service in set(SERVICES) - WITHOUT_LOG}
+    for part in (COMPOSE, LOCAL):
+        for name, entry in part.items():
+            assert set(entry.get("depends_on", {})) <= set(part), name
+            assert "image" in entry, name
+
+
+def test_every_container_of_ours_writes_to_volumes_and_tmp_only() -> None:
+    assert len(OURS) > len(SERVICES)
+    for part in (COMPOSE, LOCAL):
+        for name, entry in part.items():
+            if "fleetlog" in entry["image"] or "nats" in entry["image"]:
+                assert entry["read_only"] is True, name
+                assert any(place.startswith("/tmp") for place in entry["tmpfs"]), name
+                assert entry["cap_drop"] == ["ALL"], name
+                assert entry["user"] not in ("", "0", "root"), name
+
+
+def test_two_of_each_service_run_where_the_log_has_three_servers() -> None:
+    for service in SERVICES:
+        assert COMPOSE[dns(service)]["scale"] == 2
+        assert "ports" not in COMPOSE[dns(service)], "two instances cannot have one port of this machine"
+    told = COMPOSE["detector"]["environment"], LOCAL["detector"]["environment"]
+    assert [each["FLEETLOG_TOPOLOGY_REPLICAS"] for each in told] == ["3", "1"]
+    assert COMPOSE["embedded"]["environment"]["FLEETLOG_APISERVER_REPLICAS"] == "3"
+
+
+def test_files_of_the_local_composition_are_made_by_its_setup(tmp_path: Path) -> None:
+    assert prepare(tmp_path / "shared", [PULL], 7443) == 0
+    made_later = {f"{RUN}/{AGENTS}/{PULL}/kubeconfig"} | {f"{RUN}/members/{name}.kubeconfig" for name in MEMBERS}
+    for name, entry in LOCAL.items():
+        values = {value for value in entry.get("environment", {}).values() if value.startswith(RUN)}
+        for value in values - made_later:
+            assert (tmp_path / "shared" / value.removeprefix(f"{RUN}/")).exists(), f"{name}: {value}"
+    kubeconfig = tmp_path / "shared" / "control.kubeconfig"
+    assert "https://127.0.0.1:7443" in kubeconfig.read_text()
+    before = (tmp_path / "shared" / "hub.password").read_text()
+    assert prepare(tmp_path / "shared", [PULL], 6443) == 0
+    assert (tmp_path / "shared" / "hub.password").read_text() == before
+    assert "https://127.0.0.1:6443" in kubeconfig.read_text()
+
+
+def test_mounted_code_runs_everywhere_in_development() -> None:
+    mounted = yaml.safe_load((ROOT / "compose.dev.yaml").read_text())["services"]
+    assert set(mounted) == {name for name, entry in LOCAL.items() if "fleetlog" in entry["image"]}
+    for entry in mounted.values():
+        sources = {volume.split(":")[0] for volume in entry["volumes"]}
+        assert all((ROOT / source).is_dir() for source in sources)
+
+
+def test_simulated_members_understand_their_settings() -> None:
+    for part in (COMPOSE, LOCAL):
+        for name in MEMBERS:
+            settings = member_settings({key: str(value) for key, value in part[name]["environment"].items()})
+            assert (settings.name, settings.public_host) == (name, name)
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -92,7 +145,8 @@ def test_a_service_understands_the_settings_it_is_given(service: str) -> None:
     importlib.import_module(f"services.{service}.__main__")
     container = next(m for m in manifests(service) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
     in_pod = {entry["name"]: entry.get("value", "pod-0") for entry in container["containers"][0]["env"]}
-    for environment in (in_pod, COMPOSE[dns(service)]["environment"]):
+    local = LOCAL[dns(service)]["environment"] if service not in WITHOUT_LOG else in_pod
+    for environment in (in_pod, COMPOSE[dns(service)]["environment"], local):
         settings = load(_settings(service), environment)
         assert settings.http_port == HTTP
         assert settings.nats_url.startswith("tls://") or service in WITHOUT_LOG
@@ -125,7 +179,9 @@ def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
     sources |= {f"./{name}" for entry in COMPOSE.values() for name in entry.get("env_file", ())}
     for source in sources:
         inside = source.removeprefix("./deploy/")
-        if inside == source:
+        if source == "./deploy":
+            assert made.is_dir()
+        elif inside == source:
             assert (ROOT / source).exists(), source
         elif not inside.startswith("data/"):
             assert (made / inside).exists(), source
@@ -156,10 +212,13 @@ def test_key_of_secrets_is_mounted_by_its_readers_only(made: Path, tmp_path: Pat
     mounting = {
         name for name, entry in COMPOSE.items() if any("secrets" in volume for volume in entry.get("volumes", ()))
     }
-    assert mounting == {dns(service) for service in readers} | {"embedded"}
+    assert mounting == {dns(service) for service in readers} | {"embedded", "fleetlog"}
     for name, entry in COMPOSE.items():
         told = entry.get("environment", {}).get(variable)
         targets = {volume.split(":")[1] for volume in entry.get("volumes", ()) if "secrets-keys" in volume}
+        if name == "fleetlog":
+            # Commands are told with --key-file.
+            continue
         assert targets == ({told} if name in mounting else set()), name
     for service in SERVICES:
         pod = next(m for m in manifests(service) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
@@ -199,15 +258,11 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
         for document in yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
         if document["kind"] == "ConfigMap"
     )["data"]["nats.conf"]
-    environment = {
-        **os.environ,
-        "FLEETLOG_HUB_PASSWORD": (made / "hub.password").read_text(),
-        "FLEETLOG_OBSERVER_PASSWORD": (made / "observer.password").read_text(),
-        "POD_NAME": "nats-0",
-    }
+    environment = {**os.environ, "POD_NAME": "nats-0"}
     for name, part in (("ca.crt", "ca.crt"), ("tls.crt", "tls/nats.crt"), ("tls.key", "tls/nats.key")):
         shutil.copy(made / part, tmp_path / name)
     shutil.copytree(made / "nats", tmp_path / "accounts")
+    shutil.copy(made / "nats/accounts.conf", tmp_path)
     for text in (config, (ROOT / "k8s/nats.compose.conf").read_text()):
         path = tmp_path / "nats.conf"
         path.write_text(text.replace('"/tls/', f'"{tmp_path}/').replace('"/data"', f'"{tmp_path}/data"'))
@@ -217,13 +272,28 @@ def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path:
         assert done.returncode == 0, done.stderr
 
 
-def test_accounts_of_the_log_server_are_those_of_the_rules() -> None:
-    documents = yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
-    config = next(one for one in documents if one["kind"] == "ConfigMap")["data"]["nats.conf"]
-    wanted = accounts_config("hub", "HUB", [], "OBSERVER")
-    for name in ("HUB", "OBSERVER"):
-        wanted = wanted.replace(f'password: "{name}"', f"password: $FLEETLOG_{name}_PASSWORD")
-    assert wanted.replace('user: "hub"', "user: hub") in config
+def test_each_service_has_an_identity_of_its_own_on_the_log(made: Path) -> None:
+    accounts = (made / "nats/accounts.conf").read_text()
+    passwords = {path.name: path.read_text() for path in (made / "passwords").iterdir()}
+    assert set(passwords) == {service for service in SERVICES if service not in WITHOUT_LOG}
+    assert len(set(passwords.values())) == len(passwords)
+    for service, password in passwords.items():
+        assert f'user: "{service}", password: "{password}", permissions' in accounts
+        settings = load(_settings(service), COMPOSE[dns(service)]["environment"])
+        assert (settings.nats_user, settings.nats_inbox_prefix) == (service, f"_INBOX_{service}")
+        mounted = dict(reversed(volume.split(":")[:2]) for volume in COMPOSE[dns(service)]["volumes"])
+        assert mounted[settings.nats_password_file] == f"./deploy/passwords/{service}"
+        assert secrets(service)["log"] == f"fleetlog-log-{dns(service)}"
+        assert not any("hub.password" in source for source in mounted.values())
+
+
+def test_servers_of_the_log_read_accounts_from_a_secret() -> None:
+    by_kind = {one["kind"]: one for one in yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())}
+    pod = by_kind["StatefulSet"]["spec"]["template"]["spec"]
+    (config,) = (volume for volume in pod["volumes"] if volume["name"] == "config")
+    assert {"secret": {"name": "fleetlog-nats-accounts"}} in config["projected"]["sources"]
+    assert 'include "accounts.conf"' in by_kind["ConfigMap"]["data"]["nats.conf"]
+    assert "password:" not in by_kind["ConfigMap"]["data"]["nats.conf"]
 
 
 def test_monitoring_port_of_the_log_server_is_local() -> None:
@@ -231,20 +301,22 @@ def test_monitoring_port_of_the_log_server_is_local() -> None:
     by_kind = {document["kind"]: document for document in documents}
     config = by_kind["ConfigMap"]["data"]["nats.conf"]
     assert re.findall(r"^ *https?(?:_port)?: *(.*)$", config, re.MULTILINE) == ['"127.0.0.1:8222"']
-    assert "monitor" not in (ROOT / "k8s/nats.compose.conf").read_text()
-    assert not re.search(r"^ *https?(?:_port)?:", (ROOT / "k8s/nats.compose.conf").read_text(), re.MULTILINE)
+    for name in ("compose", "local"):
+        text = (ROOT / f"k8s/nats.{name}.conf").read_text()
+        assert "monitor" not in text
+        assert not re.search(r"^ *https?(?:_port)?:", text, re.MULTILINE)
     (server,) = by_kind["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     assert {port["containerPort"] for port in server["ports"]} == {4222, 6222}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         command = server[probe]["exec"]["command"]
         assert command[0] == "wget"
-        assert command[-1].startswith("http://127.0.0.1:8222/healthz?")
+        assert command[-1].startswith("http://127.0.0.1:8222/healthz")
     rules = by_kind["NetworkPolicy"]["spec"]["ingress"]
     opened = {port["port"]: rule["from"] for rule in rules for port in rule["ports"]}
     assert set(opened) == {4222, 6222}
     assert all(peers and all("podSelector" in peer for peer in peers) for peers in opened.values())
     for name in ("nats-1", "nats-2", "nats-3"):
-        assert set(COMPOSE[name].get("ports", ())) <= {"127.0.0.1:4222:4222"}
+        assert {_filled(port) for port in COMPOSE[name].get("ports", ())} <= {"127.0.0.1:4222:4222"}
 
 
 def test_alerts_ask_for_metrics_that_are_documented() -> None:
@@ -267,6 +339,7 @@ def test_bounds_of_the_streams_fit_into_the_volume() -> None:
     assert found is not None
     store = int(found[1]) << 30
     assert sum(stream.max_bytes for stream in STREAMS) <= store < 0.9 * volume
+    assert "max_file_store: 20GB" in (ROOT / "k8s/nats.compose.conf").read_text()
 
 
 def test_memory_limit_of_the_log_server_is_below_its_container() -> None:
@@ -281,7 +354,7 @@ def test_memory_limit_of_the_log_server_is_below_its_container() -> None:
 def test_agent_of_a_pull_member_finds_its_files(made: Path) -> None:
     entry = COMPOSE["agent"]
     settings = load(AgentSettings, {name: _filled(value) for name, value in entry["environment"].items()})
-    assert settings.agent_cluster == "member"
+    assert settings.agent_cluster == PULL
     mounted = {
         volume.split(":")[1]: source for volume in map(_filled, entry["volumes"]) for source in [volume.split(":")[0]]
     }
@@ -290,7 +363,7 @@ def test_agent_of_a_pull_member_finds_its_files(made: Path) -> None:
     assert Path(settings.agent_kubeconfig).parent == Path(f"{RUN}/agent")
     assert settings.agent_data_dir in mounted
     manifest = msgspec.json.decode((own / "cluster.json").read_bytes())
-    assert (manifest["metadata"]["name"], manifest["spec"]) == ("member", {"syncMode": "Pull"})
+    assert (manifest["metadata"]["name"], manifest["spec"]) == (PULL, {"syncMode": "Pull"})
     assert not any("secrets" in volume for volume in entry["volumes"])
 
 

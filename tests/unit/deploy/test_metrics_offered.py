@@ -35,9 +35,9 @@ def test_events_without_a_cause_are_not_timed() -> None:
     metrics.stored([object(), object()], 0.003)
     metrics.stored([object()], -1.0)
     assert heard == [(2, 0.003), (1, -1.0)]
-    assert _value(metrics.registry, "fleetlog_stage_seconds_count", service="scheduler") == 2
-    assert _value(metrics.registry, "fleetlog_stage_seconds_bucket", service="scheduler", le="0.004") == 2
-    assert _value(metrics.registry, "fleetlog_stage_seconds_bucket", service="scheduler", le="0.002") == 0
+    assert _value(metrics.registry, "fleetlog_stage_seconds_count", component="scheduler") == 2
+    assert _value(metrics.registry, "fleetlog_stage_seconds_bucket", component="scheduler", le="0.004") == 2
+    assert _value(metrics.registry, "fleetlog_stage_seconds_bucket", component="scheduler", le="0.002") == 0
 
 
 def test_schedule_attempts_are_counted_by_type_and_result() -> None:

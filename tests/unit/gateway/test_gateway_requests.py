@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from services._kit.base.settings import SettingsError
 from services._kit.log.fact_history import origin
 from services._kit.log.stream_port import Message
-from services._kit.proxying.front_identity import Authenticator, Unauthenticated, parse_tokens, tls_of
+from services._kit.proxying.front_identity import Authenticator, Unauthenticated, certificate_of, parse_tokens
 from services.apiserver.openapi.serve import OpenApi
 from services.gateway.gateway_history import key_of
 from services.gateway.protocol.served_kinds import VERSIONS, served, target_of
@@ -46,9 +46,9 @@ def test_gateway_without_authentication_is_refused():
 
 
 def test_plain_http_stays_on_loopback():
-    assert tls_of(GatewaySettings(token_file="t")) is None
+    assert certificate_of(GatewaySettings(token_file="t"), lambda: 0.0) is None
     with pytest.raises(SettingsError, match="FLEETLOG_SERVING_CERT"):
-        tls_of(GatewaySettings(token_file="t", api_host="0.0.0.0"))
+        certificate_of(GatewaySettings(token_file="t", api_host="0.0.0.0"), lambda: 0.0)
 
 
 def test_tokens_are_read_again_when_their_file_changes(tmp_path):

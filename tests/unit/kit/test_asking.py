@@ -176,7 +176,7 @@ async def test_what_may_have_an_answer_later_is_told_and_asked_again(ground: Gro
         await ground.until_marked("a")
     await ground.answered("a", lambda: ground.interpreter.interpret(Operation.REPLICA, widget(size=4)))
     assert ground.interpreter.interpret(Operation.REPLICA, widget(size=4)) == (4, None)
-    name, labels = "fleetlog_interpreter_answers_total", {"service": "detector"}
+    name, labels = "fleetlog_interpreter_answers_total", {"component": "detector"}
     assert metrics.registry.get_sample_value(name, {**labels, "result": "later"}) == 2
     assert metrics.registry.get_sample_value(name, {**labels, "result": "answered"}) == 1
 

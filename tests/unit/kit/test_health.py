@@ -20,6 +20,21 @@ def test_a_check_that_fails_is_a_reason_and_hides_no_other():
     assert health.reasons() == {"lanes": "the check failed: KeyError: 'm1'", "log": "not connected"}
 
 
+def test_checks_and_values_of_parts_stand_under_their_names():
+    health, part = Health(), Health()
+    health.include("executor-1", part)
+    # Services add theirs later.
+    part.check("lanes", lambda: "no member answers")
+    part.fact("leader", lambda: True)
+    health.fact("position", lambda: 7)
+    assert health.document() == {
+        "ready": False,
+        "reasons": {"executor-1: lanes": "no member answers"},
+        "position": 7,
+        "executor-1": {"leader": True},
+    }
+
+
 def test_outage_counts_once_it_lasts_and_ends_with_an_answer(monkeypatch):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -16,11 +16,13 @@ class Endpoint:
     def __init__(self, revision: int) -> None:
         self.revision = revision
         self.cuts = 0
+        self.readings = 0
         self.versions: dict[str, int] = {}
         self.guard: Guard[str] = Guard(scope="templates")
         self.identity = EndpointIdentity(self._read, self.guard, self._cut, lambda: None)
 
     async def _read(self, newest: Collection[Sighting]) -> Reading:
+        self.readings += 1
         older = any(self.versions.get(seen.path, seen.version) < seen.version for seen in newest)
         return Reading("ours", self.revision, older=older)
 
@@ -35,19 +37,19 @@ async def test_watch_skips_the_past_of_a_restored_store() -> None:
     assert await gate.admits([], "100")
 
     endpoint.revision = 40
-    assert not await gate.vouches(), "an older state of the store: what it lacks has to be listed"
+    assert not await gate.vouches(0), "an older state of the store: what it lacks has to be listed"
     await gate.opened()
     assert await gate.admits([], "40")
-    assert await gate.vouches()
+    assert await gate.vouches(0)
     assert endpoint.cuts == 1
 
     endpoint.revision = 120
-    assert not await gate.vouches(), "a watch from 40 would tell of everything up to 120 once more"
+    assert not await gate.vouches(0), "a watch from 40 would tell of everything up to 120 once more"
     assert endpoint.cuts == 2
     await gate.opened()
     assert await gate.admits([], "120")
     endpoint.revision = 121
-    assert await gate.vouches()
+    assert await gate.vouches(0)
     assert endpoint.cuts == 2
 
 
@@ -58,7 +60,7 @@ async def test_restored_store_is_listed_again_at_its_old_revision() -> None:
     assert await gate.admits([], "100")
     for revision, vouched in ((90, False), (95, True), (100, False), (105, True)):
         endpoint.revision = revision
-        assert await gate.vouches() is vouched, revision
+        assert await gate.vouches(0) is vouched, revision
         if not vouched:
             await gate.opened()
             assert await gate.admits([], str(revision))
@@ -77,12 +79,12 @@ async def test_restored_store_that_came_further_is_recognised() -> None:
     gate.saw("99", _configmap("lost", 99))
 
     endpoint.revision, endpoint.versions = 200, {"/api/v1/namespaces/shop/configmaps/a": 70}
-    assert not await gate.vouches(), "the newest object that was seen is older than it was"
+    assert not await gate.vouches(0), "the newest object that was seen is older than it was"
     assert endpoint.guard.doubted
     assert endpoint.cuts == 1
     await gate.opened()
     assert await gate.admits([_configmap("a", 70)], "200")
-    assert await gate.vouches()
+    assert await gate.vouches(0)
     assert endpoint.cuts == 1
 
 
@@ -92,4 +94,31 @@ async def test_newest_object_of_a_list_shows_a_restored_store() -> None:
     await gate.opened()
     assert await gate.admits([_configmap("b", 80), _configmap("c", 90), _configmap("a", 70)], "100")
     endpoint.revision, endpoint.versions = 200, {"/api/v1/namespaces/shop/configmaps/c": 60}
-    assert not await gate.vouches()
+    assert not await gate.vouches(0)
+
+
+async def test_a_watch_counts_by_a_reading_since_it_was_open() -> None:
+    endpoint = Endpoint(100)
+    gate: Gate[str] = Gate(endpoint.identity)
+    await gate.opened()
+    assert await gate.admits([], "100")
+    opened = gate.moment()
+    assert await gate.vouches(opened)
+    assert endpoint.readings == 2, "the list's reading began before the watch was open"
+
+    later = gate.moment()
+    assert await gate.vouches(opened)
+    assert endpoint.readings == 2, "one reading since it was open is enough"
+    assert await gate.vouches(later)
+    assert endpoint.readings == 3, "a watch that was open later has not been vouched for"
+
+
+async def test_a_reading_that_found_another_endpoint_vouches_for_none() -> None:
+    endpoint = Endpoint(100)
+    gate: Gate[str] = Gate(endpoint.identity)
+    await gate.opened()
+    assert await gate.admits([], "100")
+    opened = gate.moment()
+    endpoint.revision = 40
+    assert not await endpoint.identity.check() or gate.stale
+    assert not await gate.vouches(opened)

@@ -25,12 +25,12 @@ async def test_lists_and_watches_of_a_stranger_do_not_count() -> None:
         try:
             answers(server, "ours")
             assert await gate.admits([], "5")
-            assert await gate.vouches()
+            assert await gate.vouches(0)
             answers(server, "theirs")
             with pytest.raises(Stranger, match="another cluster answers at the address of m1"):
                 await gate.admits([], "5")
             with pytest.raises(Stranger, match="that of the member is ours"):
-                await gate.vouches()
+                await gate.vouches(0)
             assert len(strangers) == 2
             server.turn("refuse_401", LISTS)
             with pytest.raises(Unreachable, match="does not tell who it is any more"):

@@ -9,9 +9,9 @@ import pytest
 
 CODE = """
 import asyncio
-from services._kit.runtime import service_wiring
+from services._kit.concurrency import event_loop
 
-service_wiring.CLOSING_SECONDS = 0.1
+event_loop.CLOSING_SECONDS = 0.1
 
 
 async def endless():
@@ -28,7 +28,7 @@ async def main():
     {end}
 
 
-service_wiring.run_loop(main())
+event_loop.run_loop(main())
 """
 
 

@@ -197,7 +197,7 @@ def test_service_has_endpoints_of_its_ready_pods(cluster: Any, deployment: Any) 
     addresses = sorted(p["status"]["podIP"] for p in cluster.all("Pod"))
     (subset,) = cluster.get("Endpoints", "web")["subsets"]
     assert [a["ip"] for a in subset["addresses"]] == addresses
-    assert subset["ports"] == [{"name": "", "port": 8080, "protocol": "TCP"}]
+    assert subset["ports"] == [{"port": 8080, "protocol": "TCP"}]
     (found,) = cluster.all("EndpointSlice")
     assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
     assert [e["addresses"][0] for e in found["endpoints"]] == addresses

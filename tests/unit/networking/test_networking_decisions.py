@@ -38,7 +38,7 @@ KEY = ObjectKey("multicluster.x-k8s.io", "serviceexports", "default", "web")
 NOW, PATIENCE = 1_700_000_000.0, 300.0
 HTTP = (PortOfSlice("http", port=8080),)
 IMPORT = ServiceImport("web", "i1", "ClusterSetIP", (ServicePort(80, "http"),))
-DERIVED = DerivedService("s1", "web", "ClusterIP", (ServicePort(80, "http"),), selects=False)
+DERIVED = DerivedService("s1", "web", "ClusterIP", (ServicePort(80, "http"),), selects=False, topology_mode="Auto")
 
 
 def slices(*addresses: str, name: str = "web-a", ports: tuple[PortOfSlice, ...] = HTTP) -> tuple[ServiceSlice, ...]:
@@ -200,27 +200,40 @@ def test_a_withdrawal_everywhere_leaves_nothing() -> None:
     assert world.state.services[NAME].collected == {}
 
 
-def test_a_silent_cluster_counts_for_a_while() -> None:
-    world = exporting()
+def alone() -> World:
+    """One cluster exports the Service, which is imported."""
+    world = World(member("m2"), work("m2"), report("m2", slices("10.2.0.1")))
+    world.control = ControlObjects(export=ExportObject("e1", 1), asked=IMPORT)
+    world.settle()
+    return world
+
+
+def test_the_only_exporter_counts_for_a_while_in_silence() -> None:
+    world = alone()
     assert NAME in world.take(member("m2", ready="Unknown", since=NOW))
-    made = world.decide(NOW + PATIENCE - 1)
-    assert (made.events, made.wake_at) == ([], NOW + PATIENCE)
+    (kept,) = world.settle(NOW + PATIENCE - 1)
+    assert (type(kept), kept.kept) == (EndpointsCollected, "m2 is not ready")
+    assert world.addresses == {"imported-m2-web-a": ["10.2.0.1"]}
+    assert world.control.export is not None
+    assert "no other cluster offers the same" in world.control.export.conditions[0]["message"]
+    assert world.decide(NOW + PATIENCE - 1).wake_at == NOW + PATIENCE
     (gone,) = world.settle(NOW + PATIENCE)
-    assert (gone.cluster, gone.reason) == ("m2", "m2 is not ready for 300 s")
-    assert list(world.addresses) == ["imported-m1-web-a"]
+    assert (gone.cluster, gone.reason, gone.gated) == ("m2", "m2 is not ready for 300 s", False)
+    assert world.addresses == {}
     # It comes back with what it reported last.
     world.take(member("m2"))
     (back,) = world.settle(NOW + PATIENCE + 5)
-    assert (type(back), back.cluster) == (EndpointsCollected, "m2")
-    assert len(world.addresses) == 2
+    assert (type(back), back.cluster, back.kept) == (EndpointsCollected, "m2", "")
+    assert len(world.addresses) == 1
 
 
 def test_silence_without_a_moment_counts_from_its_notice() -> None:
-    world = exporting()
+    world = alone()
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": "?"}
     manifest = msgspec.Raw(msgspec.json.encode({"status": {"conditions": [condition]}}))
     noticed = Provenance(decided_at=NOW + 50)
     world.take(ClusterChanged(name="m2", uid="c-m2", manifest=manifest, provenance=noticed))
+    world.settle(NOW + 50)
     assert world.decide(NOW + 50 + PATIENCE - 1).events == []
     assert [event.cluster for event in world.decide(NOW + 50 + PATIENCE).events] == ["m2"]
 

@@ -8,6 +8,7 @@ from schemas.topology import STREAMS
 from services._kit.log.stream_port import match
 from services._rules.identity.accounts import (
     AgentIdentity,
+    Passwords,
     accounts_config,
     agent_account,
     agent_consumer,
@@ -23,7 +24,7 @@ def test_an_agent_reaches_no_subject_of_a_stream() -> None:
 
 
 def test_every_export_is_for_one_account_and_one_cluster() -> None:
-    text = accounts_config("hub", "x", [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY[:-1] + "B")])
+    text = accounts_config(Passwords(hub="x"), [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY[:-1] + "B")])
     exports = [line for line in text.splitlines() if "response_type" in line]
     assert len(exports) == 2 * len(agent_exports("m1"))
     for line in exports:
@@ -33,7 +34,7 @@ def test_every_export_is_for_one_account_and_one_cluster() -> None:
 
 def test_configuration_does_not_depend_on_the_order() -> None:
     agents = [AgentIdentity("m1", KEY), AgentIdentity("m2", KEY)]
-    assert accounts_config("hub", "x", agents) == accounts_config("hub", "x", reversed(agents))
+    assert accounts_config(Passwords(hub="x"), agents) == accounts_config(Passwords(hub="x"), reversed(agents))
 
 
 def test_a_name_with_a_dot_stays_one_token() -> None:
@@ -51,11 +52,11 @@ def test_a_name_with_a_dot_stays_one_token() -> None:
 )
 def test_invalid_identities_are_refused(agents: list[AgentIdentity], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        accounts_config("hub", "x", agents)
+        accounts_config(Passwords(hub="x"), agents)
 
 
 def test_a_password_cannot_leave_its_quotes() -> None:
-    text = accounts_config("hub", 'a" } } accounts {', [])
+    text = accounts_config(Passwords(hub='a" } } accounts {'), [])
     assert 'password: "a\\" } } accounts {"' in text
     with pytest.raises(ValueError, match="control characters"):
-        accounts_config("hub", "a\nb", [])
+        accounts_config(Passwords(hub="a\nb"), [])

@@ -224,6 +224,17 @@ def test_released_binding_and_namespace_are_not_found() -> None:
     assert {line.split()[1] for line in fleet.results(key)} == {"Failed"}
 
 
+def test_kinds_without_bindings_are_forgotten_as_after_a_restart() -> None:
+    released = BindingReleased(key=WEB.key, uid=WEB.uid)
+    lived, restarted = RebalancingHarness(WEB, API, CONFIG), RebalancingHarness(API, CONFIG)
+    for fleet in (lived, restarted):
+        fleet.given(released)
+    assert lived.state.rebalancing.resources == restarted.state.rebalancing.resources
+    for fleet in (lived, restarted):
+        fleet.given(BindingReleased(key=API.key, uid=API.uid))
+        assert fleet.state.rebalancing.resources.keys() == {"configmap"}
+
+
 def test_restart_in_the_middle_asks_for_nothing_twice() -> None:
     fleet = RebalancingHarness(WEB, API)
     key = fleet.creates("all", workload("web"), workload("api"))

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from schemas.events.binding import PolicyRef
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementFailed
 from schemas.events.work import AppliedOverride
@@ -16,7 +17,7 @@ from services._rules.identities import binding_uid, work_uid
 from services._rules.kubernetes.event_objects import Note, event_name, event_of
 from services._rules.overrides import OverrideError
 from services.status_aggregator.event_announcements import Before, Early, announce, before, bound
-from tests.support.facts import KEY, binding, cluster, placement, raw, seen, template, withdrawn, work
+from tests.support.facts import KEY, SHARED, binding, cluster, placement, raw, seen, template, withdrawn, work
 from tests.support.harness import AGGREGATOR, Harness, aggregator_of
 
 WORK = "nginx-687f7fb96f"
@@ -55,6 +56,10 @@ def test_request_and_placement_become_events() -> None:
 def test_components_are_said_instead_of_replicas() -> None:
     several = replace(binding(2), spec=Raw(b'{"components":[{"name":"driver","replicas":1}]}'))
     assert announce(aggregator_of().state, several)[1].reason == "GetComponentsSucceed"
+
+
+def test_a_service_that_is_shared_has_no_event_of_a_policy() -> None:
+    assert announce(aggregator_of().state, replace(binding(2), policy=PolicyRef(SHARED, "id-1", 1))) == ()
 
 
 def test_events_name_the_objects_that_the_gateway_shows() -> None:

@@ -12,6 +12,7 @@ from schemas.codec import encode, subject_of
 from schemas.events.policy import PolicyDeleted
 from schemas.events.work import WorkWithdrawn
 from schemas.keys import ObjectKey
+from schemas.shard_groups import WHOLE
 from services._kit.log.stream_port import Message
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
@@ -37,7 +38,7 @@ class Bench:
         self.state = ExecutorState()
         self.lanes = {"m1": Lane(), "m2": Lane()}
         self.inside: Any = self.executor
-        self.inside._context = SimpleNamespace(appender=SimpleNamespace(producer="executor/e-1"))
+        self.inside._context = SimpleNamespace(appender=SimpleNamespace(producer="executor/e-1"), group=WHOLE)
         self.inside._lanes = {name: (None, lane) for name, lane in self.lanes.items()}
         self.inside._acting = True
         gone = WorkWithdrawn(cluster="m1", key=key_of("gone"), uid="u1", api_version=API_VERSION, kind="Widget")

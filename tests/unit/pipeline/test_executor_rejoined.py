@@ -11,6 +11,7 @@ from schemas.codec import Known, subject_of
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.observed import WorkObserved
 from schemas.hints import Purged
+from schemas.shard_groups import WHOLE
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, fold
@@ -30,7 +31,10 @@ class Inside:
         self._seq = 0
         self.executor: Any = Executor(ExecutorSettings(control_kubeconfig="none"))
         self.executor._context = SimpleNamespace(
-            projection=SimpleNamespace(state=self.state), clock=SimpleNamespace(now=lambda: 5.0), restoration=None
+            group=WHOLE,
+            projection=SimpleNamespace(state=self.state),
+            clock=SimpleNamespace(now=lambda: 5.0),
+            restoration=None,
         )
         self.executor._reports = SimpleNamespace(
             report=self.said.append, latest=lambda *_: self.said[-1] if self.said else None, start=lambda: None

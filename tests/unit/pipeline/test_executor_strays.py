@@ -11,6 +11,7 @@ from schemas.codec import encode, subject_of
 from schemas.envelope import HEADER_PRODUCER
 from schemas.events.observed import WorkObserved
 from schemas.keys import ObjectKey
+from schemas.shard_groups import WHOLE
 from services._kit.log.stream_port import Message
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
@@ -36,7 +37,7 @@ def told(by: str, cluster: str = "m1") -> tuple[Message, WorkObserved]:
 def executor() -> tuple[Executor, Lane]:
     made, lane = Executor(ExecutorSettings(control_kubeconfig="none")), Lane()
     inside: Any = made
-    inside._context = SimpleNamespace(appender=SimpleNamespace(producer="executor/e-1"))
+    inside._context = SimpleNamespace(appender=SimpleNamespace(producer="executor/e-1"), group=WHOLE)
     inside._reports = SimpleNamespace(folded=lambda event: None)
     inside._lanes = {"m1": (None, lane)}
     inside._acting = True

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from schemas.codec import Known, encode, subject_of
 from schemas.events.work import WorkRendered
+from schemas.shard_groups import WHOLE
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.content.blobs import BlobMissing
 from services._kit.content.envelope_encryption import KeyUnavailable
@@ -81,6 +82,7 @@ async def source_of(state: ExecutorState, blobs: Blobs, *events: Known) -> WorkS
     """Where the lane of m1 finds its works."""
     inside: Any = Executor(ExecutorSettings(control_kubeconfig="none"))
     inside._context = SimpleNamespace(
+        group=WHOLE,
         projection=SimpleNamespace(state=state),
         logs={"FACTS": await stored(*events)},
         blobs=blobs,
@@ -127,6 +129,7 @@ def renderer(log: MemoryLog) -> tuple[OverrideRenderer, Any]:
     state = inside.new_state()
     marked: list[object] = []
     inside._context = SimpleNamespace(
+        group=WHOLE,
         projection=SimpleNamespace(state=state),
         logs={"FACTS": log},
         mark=marked.extend,

@@ -10,7 +10,8 @@ from schemas.events.binding import BindingReleased
 from schemas.events.cluster import ClusterRemoved
 from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld
 from schemas.events.observed import WorkObserved
-from schemas.events.template import TemplateDeleted
+from schemas.events.placement import PlacementDecided, TargetCluster
+from schemas.events.template import TemplateChanged, TemplateDeleted
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from tests.support.withdrawal_causes import losses
@@ -43,6 +44,17 @@ def test_event_without_a_cause_is_named() -> None:
     assert "not on the log" in uncaused(DELETED, withdrawn(7))[0]
     assert "without a reason" in uncaused(replace(DELETED, reason=""))[0]
     assert "without a reason" in uncaused(ClusterRemoved(name="m1", uid="c"))[0]
+
+
+def test_a_cause_among_many_is_found_where_the_decision_rests() -> None:
+    changed = TemplateChanged(key=KEY, uid="u", digest="d", api_version="v1", kind="ConfigMap")
+    elsewhere = PlacementDecided(key=KEY, uid="u", clusters=(TargetCluster("m2"),))
+    rests = Provenance(causes=(1, 3, 4), own={"template": 4, "placement": 2})
+    gone = replace(withdrawn(1), provenance=rests)
+    assert uncaused(changed, elsewhere, changed, changed, gone) == []
+    there = replace(elsewhere, clusters=(TargetCluster("m1"),))
+    assert "what does not concern it" in uncaused(changed, there, changed, changed, gone)[0]
+    assert "what does not concern it" in uncaused(changed, replace(elsewhere, key=OTHER), changed, changed, gone)[0]
 
 
 def test_held_object_ends_only_when_confirmed() -> None:

@@ -19,6 +19,7 @@ from services.cli.members.member_account import measuring_rights
 ROOT = Path(__file__).parents[3]
 HPA = "autoscaling.karmada.io"
 READ = ("get", "list", "watch")
+FOLLOW = ("list", "watch")
 VERBS = (*READ, "create", "update", "patch", "delete", "deletecollection")
 KINDS = (
     *product([""], ("secrets", "configmaps", "pods", "nodes", "namespaces", "services", "serviceaccounts", "events")),
@@ -43,7 +44,8 @@ SUBRESOURCES = ("", "status", "scale", "rps")
 Right = tuple[str, tuple[str, str], str]
 CONTROL: dict[str, set[Right]] = {
     "autoscaler": {
-        *product(READ, [(HPA, "federatedhpas"), (HPA, "cronfederatedhpas")], [""]),
+        *product(READ, [(HPA, "federatedhpas")], [""]),
+        *product(FOLLOW, [(HPA, "cronfederatedhpas"), ("autoscaling", "horizontalpodautoscalers")], [""]),
         # Schedules change the limits of FederatedHPAs.
         ("patch", (HPA, "federatedhpas"), ""),
         *product(["patch"], [(HPA, "federatedhpas"), (HPA, "cronfederatedhpas")], ["status"]),
@@ -51,9 +53,8 @@ CONTROL: dict[str, set[Right]] = {
         *product(["get", "update", "patch"], KINDS, ["scale"]),
         # The label by which members keep their replicas, and the autoscalers that call for it.
         *product(["patch"], product(["apps"], ["deployments", "statefulsets", "replicasets"]), [""]),
-        *product(READ, [("autoscaling", "horizontalpodautoscalers")], [""]),
-        *product(["get", "list"], [("custom.metrics.k8s.io", "pods")], SUBRESOURCES),
-        *product(["get", "list"], [("external.metrics.k8s.io", "queue")], SUBRESOURCES),
+        *product(["get"], [("custom.metrics.k8s.io", "pods")], SUBRESOURCES),
+        *product(["list"], [("external.metrics.k8s.io", "queue")], SUBRESOURCES),
         *product(["get", "create", "patch"], [("", "events")], [""]),
     },
     "gateway": {
@@ -117,4 +118,4 @@ def test_pods_have_no_rights_in_the_host_but_their_secrets(service: str) -> None
     assert pod["automountServiceAccountToken"] is False
     named = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
     own = {"fleetlog-gateway"} if service == "gateway" else set()
-    assert named == {"fleetlog-log", f"fleetlog-control-{service}", *own}
+    assert named == {f"fleetlog-log-{service}", f"fleetlog-control-{service}", *own}

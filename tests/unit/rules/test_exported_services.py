@@ -47,6 +47,18 @@ def offer(*ports: str, counts: bool = True, problem: str = "") -> ClusterExport:
     return ClusterExport((ServiceSlice("web-x", "IPv4", (), found),) if ports else (), problem, counts)
 
 
+EMPTY = ClusterExport((ServiceSlice("web-x", "IPv4"),))
+"""A cluster whose Service has no pods."""
+
+
+def test_a_service_without_pods_disagrees_with_nobody() -> None:
+    _, conflict = export_conditions({"m1": offer("http"), "m2": EMPTY})
+    assert conflict.status == "False"
+    asked = ServiceImport("web", "u", "ClusterSetIP", (ServicePort(80, "http"),))
+    assert import_problems(asked, {"m2": EMPTY}) == []
+    assert [reason for reason, _ in import_problems(asked, {"m1": offer("other"), "m2": EMPTY})] == ["NoSuchPort"]
+
+
 def test_an_imported_slice_has_the_names_and_marks_of_karmada() -> None:
     manifest = manifest_of(imported(COLLECTED), "default")
     assert manifest["metadata"] == {

@@ -10,6 +10,7 @@ ON = {
     "CustomizedClusterResourceModeling",
     "GracefulEviction",
     "LoggingBetaOptions",
+    "MultiClusterService",
     "PropagateDeps",
 }
 
@@ -18,14 +19,14 @@ def on(*entries: str) -> set[str]:
     return {name for name, value in feature_gates(entries).items() if value}
 
 
-def test_six_gates_are_on_by_default() -> None:
+def test_gates_that_are_on_by_default() -> None:
     assert on() == ON
     assert len(DEFAULTS) == 17
 
 
 def test_a_stage_switches_all_its_gates() -> None:
     assert on("AllAlpha=true") == ON | set(STAGES["AllAlpha"])
-    assert on("AllBeta=false") == set()
+    assert on("AllBeta=false") == {"MultiClusterService"}
     assert on("AllBeta=true") == ON | {"Failover"}
     assert on("AllAlpha=true", "AllBeta=true") == set(DEFAULTS)
 

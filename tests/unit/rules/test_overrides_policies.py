@@ -16,7 +16,7 @@ M1 = facts_of({"metadata": {"name": "m1", "labels": {"env": "prod"}}, "spec": {"
 M2 = facts_of({"metadata": {"name": "m2"}, "spec": {}})
 
 CASES = Path(__file__).with_name("override_cases.yaml")
-OBJECTS = yaml.safe_load(CASES.read_text())["objects"]
+OBJECTS = yaml.load(CASES.read_text(), Loader=yaml.CSafeLoader)["objects"]
 DEPLOYMENT, CONFIG = OBJECTS["deployment"], OBJECTS["config"]
 
 

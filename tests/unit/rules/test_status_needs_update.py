@@ -12,7 +12,7 @@ from services._rules.delivery.semantic_equal import needs_update
 from tests.support.case_files import Case, cases_of
 
 CASES = Path(__file__).with_name("needs_update.yaml")
-OBJECTS = yaml.safe_load(CASES.read_text())["objects"]
+OBJECTS = yaml.load(CASES.read_text(), Loader=yaml.CSafeLoader)["objects"]
 
 
 def changed(obj: Manifest, changes: Manifest) -> Manifest:

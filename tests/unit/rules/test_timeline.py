@@ -225,6 +225,10 @@ def test_endpoints_that_came_left_or_turned_are_named():
         cluster="m1", namespace="default", name="web-a", service="web", reason="m1 does not export it any more"
     )
     assert summarize(gone, after) == "m1 does not export it any more"
+    kept = replace(before, kept="m1 is not ready")
+    assert summarize(kept, before) == (
+        "m1 offers 2 endpoints, 2 ready; no other cluster does, or it would not be used: m1 is not ready"
+    )
 
 
 def test_endpoints_belong_to_the_service_that_they_name():

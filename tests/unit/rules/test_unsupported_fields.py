@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from schemas.keys import PolicyKey
-from services._rules.policies.unsupported import KINDS, unsupported_kind
 from services.apiserver.crds import generate
 from services.apiserver.crds.custom_kinds import custom_kinds
 from services.detector.binding_request import DetectorOptions
@@ -52,9 +51,6 @@ def test_policy_event_is_sent_when_its_fields_change() -> None:
     assert told(state) == []
 
 
-def test_api_server_warns_about_kinds_without_effect() -> None:
+def test_no_kind_is_kept_without_effect() -> None:
     kinds = {kind.resource.kind: kind for item in generate.definitions(optional=False) for kind in custom_kinds(item)}
-    assert kinds["PropagationPolicy"].warnings(policy(propagateDeps=True)) == []
-    assert kinds["MultiClusterService"].warnings({})[0].startswith("MultiClusterService is kept, but not acted on yet")
-    assert {kind for kind in kinds if kinds[kind].warnings({})} == {kind for kind in kinds if unsupported_kind(kind)}
-    assert {kind for kind in kinds if unsupported_kind(kind)} <= set(KINDS)
+    assert {name for name, kind in kinds.items() if kind.warnings(policy(propagateDeps=True))} == set()

@@ -15,10 +15,16 @@ from services._rules.kubernetes.rbac.role_index import GROUP
 
 SERVICE_GROUP: Final = "fleetlog"
 """The group of all services' users; no role is bound to it."""
+SERVICE_NAMESPACE: Final = "fleetlog-system"
+"""The namespace of the services, and of the ServiceAccounts that they may be."""
+ACCOUNTS_GROUP: Final = f"system:serviceaccounts:{SERVICE_NAMESPACE}"
+"""The group of these accounts; no role is bound to it."""
 SCRAPER: Final = "prometheus"
 """Who reads the metrics of the control plane."""
 
 _READ: Final = ("get", "list", "watch")
+_FOLLOW: Final = ("list", "watch")
+"""What a watch needs; `get` is for those that read single objects before they write."""
 _EVENTS: Final[Manifest] = {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "create", "patch"]}
 
 
@@ -27,7 +33,7 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
 
 
 _DISCOVERY: Final[Manifest] = {
-    "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/version"],
+    "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*"],
     "verbs": ["get"],
 }
 
@@ -35,16 +41,17 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
     # Whatever has a scale can be a target. Labels of targets are written for the built-in workloads only.
     "autoscaler": (
         _rule("autoscaling.karmada.io", "federatedhpas", *_READ, "patch"),
-        _rule("autoscaling.karmada.io", "cronfederatedhpas", *_READ),
+        _rule("autoscaling.karmada.io", "cronfederatedhpas", *_FOLLOW),
         {
             "apiGroups": ["autoscaling.karmada.io"],
             "resources": ["cronfederatedhpas/status", "federatedhpas/status"],
             "verbs": ["patch"],
         },
         _rule("*", "*/scale", "get", "patch", "update"),
-        _rule("custom.metrics.k8s.io", "*", "get", "list"),
-        _rule("external.metrics.k8s.io", "*", "get", "list"),
-        _rule("autoscaling", "horizontalpodautoscalers", *_READ),
+        # A custom metric has the name of its object, an external one has none.
+        _rule("custom.metrics.k8s.io", "*", "get"),
+        _rule("external.metrics.k8s.io", "*", "list"),
+        _rule("autoscaling", "horizontalpodautoscalers", *_FOLLOW),
         {"apiGroups": ["apps"], "resources": ["deployments", "replicasets", "statefulsets"], "verbs": ["patch"]},
         _EVENTS,
         _DISCOVERY,
@@ -52,8 +59,8 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
     "cluster_monitor": (
         _rule("cluster.karmada.io", "clusters", *_READ, "patch"),
         _rule("cluster.karmada.io", "clusters/status", "patch"),
-        _rule("policy.karmada.io", "clustertaintpolicies", *_READ),
-        _rule("remedy.karmada.io", "remedies", *_READ),
+        _rule("policy.karmada.io", "clustertaintpolicies", *_FOLLOW),
+        _rule("remedy.karmada.io", "remedies", *_FOLLOW),
         # The uid of kube-system is the identity of the control plane.
         _rule("", "namespaces", "list", "create", "delete"),
         _EVENTS,
@@ -61,7 +68,7 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
     # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
     "detector": (
         _rule("*", "*", *_READ, "patch"),
-        _EVENTS,
+        _rule("", "events", "create"),
         # Roles and bindings as well, which only those change who hold what they grant, or may do this.
         {"apiGroups": [GROUP], "resources": ["clusterroles", "roles"], "verbs": ["bind", "escalate"]},
         _rule("apps.karmada.io", "workloadrebalancers", "delete"),
@@ -77,27 +84,31 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
     ),
     # The Services and EndpointSlices that it makes are those of imports; it checks each before it writes.
     "networking": (
-        _rule("multicluster.x-k8s.io", "serviceexports", *_READ),
-        _rule("multicluster.x-k8s.io", "serviceimports", *_READ),
+        _rule("multicluster.x-k8s.io", "serviceexports", *_FOLLOW),
+        _rule("multicluster.x-k8s.io", "serviceimports", *_FOLLOW),
         {
             "apiGroups": ["multicluster.x-k8s.io"],
             "resources": ["serviceexports/status", "serviceimports/status"],
             "verbs": ["patch"],
         },
+        _rule("networking.karmada.io", "multiclusterservices", *_FOLLOW),
+        _rule("networking.karmada.io", "multiclusterservices/status", "patch"),
+        _rule("networking.karmada.io", "multiclusteringresses", *_FOLLOW),
+        _rule("networking.karmada.io", "multiclusteringresses/status", "patch"),
         _rule("", "services", *_READ, "create", "patch", "delete"),
         _rule("", "services/status", "patch"),
         _rule("discovery.k8s.io", "endpointslices", *_READ, "create", "update", "delete"),
         _EVENTS,
     ),
     "search": (
-        _rule("search.karmada.io", "resourceregistries", *_READ),
+        _rule("search.karmada.io", "resourceregistries", *_FOLLOW),
         # How members are reached in the name of callers.
         _rule("cluster.karmada.io", "clusters", "get", "list"),
     ),
     "status_aggregator": (
         _rule("*", "*", "get", "list"),
         _rule("*", "*/status", "patch"),
-        _EVENTS,
+        _rule("", "events", "create", "patch"),
     ),
     # What new objects are compared with, and what quotas let bindings use.
     "webhook": (
@@ -182,12 +193,20 @@ def credential_objects(namespace: str) -> Iterator[Manifest]:
 
 def _granted(kind: str, service: str, rules: list[Manifest], namespace: str = "") -> Iterator[Manifest]:
     name = user_of(service)
-    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    shared = {"apiVersion": f"{GROUP}/v1", "metadata": metadata}
-    yield {"kind": kind, **shared, "rules": rules}
-    yield {
+    yield {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": _named(name, namespace), "rules": rules}
+    yield _binding(kind, service, name, {"apiGroup": GROUP, "kind": "User", "name": name}, namespace)
+
+
+def _binding(kind: str, service: str, name: str, subject: Manifest, namespace: str = "") -> Manifest:
+    """A binding of a service's role to one subject."""
+    return {
         "kind": f"{kind}Binding",
-        **shared,
-        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
-        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": name}],
+        "apiVersion": f"{GROUP}/v1",
+        "metadata": _named(name, namespace),
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": user_of(service)},
+        "subjects": [subject],
     }
+
+
+def _named(name: str, namespace: str) -> Manifest:
+    return {"name": name, "namespace": namespace} if namespace else {"name": name}

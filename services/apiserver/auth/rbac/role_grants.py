@@ -7,10 +7,10 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.rbac.policy_rules import EVERYTHING, Access, PolicyRule, not_covered, rules_in
-from services._rules.kubernetes.rbac.role_index import GROUP, Place
+from services._rules.kubernetes.rbac.role_index import GROUP, Place, RoleIndex
 from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.admission.chain import Attributes, nothing
-from services.apiserver.auth.rbac.role_authorizer import RoleAuthorizer
+from services.apiserver.auth.authorization import Authorizer
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.request_context import Identity
 
@@ -26,7 +26,8 @@ class RoleGrants:
     resources = frozenset(f"{GROUP}/{plural}" for plural in (*_ROLES, *_BINDINGS))
     operations = frozenset({"CREATE", "UPDATE"})
 
-    def __init__(self, authorizer: RoleAuthorizer) -> None:
+    def __init__(self, roles: RoleIndex, authorizer: Authorizer) -> None:
+        self._roles = roles
         self._authorizer = authorizer
 
     mutate = nothing
@@ -60,14 +61,14 @@ class RoleGrants:
         access = Access("bind", GROUP, "", plural, "", attributes.namespace, name)
         if self._authorizer.decide(attributes.call.user, access).allowed:
             return
-        rules = self._authorizer.index.role(Place(kind, attributes.namespace if kind == "Role" else "", name))
+        rules = self._roles.role(Place(kind, attributes.namespace if kind == "Role" else "", name))
         if rules is None:
             details = {"name": name, "group": GROUP, "kind": plural}
             raise status.ApiError(404, "NotFound", f'{plural}.{GROUP} "{name}" not found', details)
         self._refuse_more(attributes, rules)
 
     def _missing(self, user: Identity, namespace: str, wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-        owned, _ = self._authorizer.index.rules_of(user, namespace)
+        owned, _ = self._roles.rules_of(user, namespace)
         return not_covered(owned, wanted)
 
     def _refuse_more(self, attributes: Attributes, wanted: Iterable[PolicyRule]) -> None:

@@ -1,54 +1,71 @@
-"""The certificate that the webhook serves: loaded, loaded again when its files change, and watched for its end."""
+"""The certificate of a server: loaded, loaded again when its files change, and watched for its end."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from schemas.agent import Expiry
+from services._kit.base.health import Health
 from services._kit.base.late_logger import LateLogger
-from services._kit.base.settings import SettingsError
+from services._kit.base.metrics import ReadCollector
+from services._kit.concurrency.supervision import Periodic
 from services._kit.credentials.expiry import certificate_expiry
 
 log = LateLogger("certificate")
 
-_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_VERSIONS: Final = {"": None, "1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _DAY: Final = 86400.0
 _Stamp = tuple[int, int, int]
 
 
+class ServingFiles(Struct, frozen=True):
+    """Files of a certificate and its key (empty: in the same file), and of the authorities of clients' certificates.
+
+    With `required`, a client has to show one of theirs.
+    """
+
+    cert: str
+    key: str
+    client_ca: str = ""
+    required: bool = False
+
+
 class ServingCertificate:
-    """A certificate and its key in files; `context` serves those that were read last and fit together."""
+    """A certificate and its key in files; `context` serves those that were read last and fit together.
+
+    Authorities of clients that are added to their file are believed as well; one that was removed is so until the
+    process starts again. `refused` says what an expired certificate leads to.
+    """
 
     def __init__(
         self,
-        cert: str,
-        key: str,
+        files: ServingFiles,
         *,
-        minimum: str,
-        client_ca: str,
+        refused: str,
         warning_seconds: float,
         now: Callable[[], float],
+        minimum: str = "",
     ) -> None:
-        """Raises SettingsError for files that cannot be used."""
-        self._cert = Path(cert)
-        self._key = Path(key)
+        """Raises OSError for files that cannot be used; `minimum` is the oldest version of TLS, 1.2 or 1.3."""
+        self._files = files
+        self._cert = Path(files.cert)
+        self._key = Path(files.key or files.cert)
         self._minimum = _VERSIONS[minimum]
+        self._refused = refused
         self._warning_seconds = warning_seconds
         self._now = now
         self._expiry: Expiry | None = None
-        self._stamp: tuple[_Stamp, ...] = ()
         self._problem = ""
         self._said = ("", 0.0)
-        try:
-            self.context = self._context(client_ca)
-            self._stamp = self._stamps()
-            self._take(self.context)
-        except OSError as error:
-            raise SettingsError(f"FLEETLOG_SERVING_CERT, FLEETLOG_SERVING_KEY, FLEETLOG_CLIENT_CA: {error}") from error
+        self.context = self._context()
+        self._stamp = self._stamps()
+        self._take(self.context)
 
     @property
     def expires_in(self) -> float:
@@ -57,15 +74,15 @@ class ServingCertificate:
 
     @property
     def trouble(self) -> str:
-        """Why API servers refuse the certificate; empty while they accept it."""
+        """Why clients refuse the certificate; empty while they accept it."""
         if self._expiry is None:
             return f"{self._cert} holds no certificate that can be read; replace it"
         if self._now() < self._expiry.since:
             return f"{self._cert} is valid from {_date(self._expiry.since)} on only; correct the clock, or replace it"
         if self.expires_in <= 0:
             return (
-                f"{self._cert} expired on {_date(self._expiry.at)}, and API servers refuse every write that they ask "
-                "about: replace certificate and key, they are read again"
+                f"{self._cert} expired on {_date(self._expiry.at)}, and {self._refused}: "
+                "replace certificate and key, they are read again"
             )
         return ""
 
@@ -97,8 +114,10 @@ class ServingCertificate:
             if stamp == self._stamp:
                 return
             # Tried apart: files of which one is new and one is old must not replace those that fit together.
-            self._context("").load_cert_chain(self._cert, self._key)
+            self._context().load_cert_chain(self._cert, self._key)
             self._take(self.context)
+            if self._files.client_ca:
+                self.context.load_verify_locations(self._files.client_ca)
         except OSError as error:
             self._problem = f"the changed files {self._cert} and {self._key} cannot be used: {error}; the former stay"
             return
@@ -110,19 +129,55 @@ class ServingCertificate:
         context.load_cert_chain(self._cert, self._key)
         self._expiry = certificate_expiry(self._cert.read_text(encoding="ascii", errors="replace"), str(self._cert))
 
-    def _context(self, client_ca: str) -> ssl.SSLContext:
+    def _context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.minimum_version = self._minimum
+        if self._minimum is not None:
+            context.minimum_version = self._minimum
         context.set_alpn_protocols(["http/1.1"])
-        if client_ca:
-            context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+        if self._files.client_ca:
+            context.load_verify_locations(self._files.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED if self._files.required else ssl.CERT_OPTIONAL
         return context
 
     def _stamps(self) -> tuple[_Stamp, ...]:
         """What changes with the content of the files, also where links of a mounted Secret are swapped."""
-        found = [path.stat() for path in (self._cert, self._key)]
+        paths = [self._cert, self._key, *([Path(self._files.client_ca)] if self._files.client_ca else [])]
+        found = [path.stat() for path in paths]
         return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in found)
+
+
+class CertificateWatch(Periodic):
+    """Looks at a certificate every few seconds; `told` gets what is wrong with it, once a day."""
+
+    def __init__(
+        self,
+        certificate: ServingCertificate,
+        period: float,
+        health: Health,
+        reads: ReadCollector,
+        told: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__("certificate", period, self._look)
+        self._certificate = certificate
+        self._told = told
+        health.check("certificate", lambda: certificate.trouble)
+        health.fact("certificate_expires_in", lambda: round(certificate.expires_in))
+        health.fact("certificate_warning", lambda: certificate.warning)
+        reads.gauge(
+            "serving_certificate_expire_seconds",
+            "Seconds until the serving certificate expires",
+            lambda: certificate.expires_in,
+        )
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """TLS with the certificate."""
+        return self._certificate.context
+
+    async def _look(self) -> None:
+        text = self._certificate.look()
+        if text and self._told is not None:
+            await self._told(text)
 
 
 def _date(at: float) -> str:

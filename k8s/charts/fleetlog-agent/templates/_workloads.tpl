@@ -1,0 +1,1 @@
+../../fleetlog/templates/_workloads.tpl
