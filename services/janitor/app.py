@@ -43,6 +43,7 @@ from services.janitor.state import (
     forget_object,
     forget_policy,
     forget_slice,
+    trimmed,
     unreadable,
     weigh,
 )
@@ -207,6 +208,7 @@ class Janitor(Decider[JanitorState, Key]):
                 forget_cluster(state, name, facts, observed)
         for purge in end.purges:
             state.counts.pop(purge.subject, None)
+            state.weights.pop(purge.subject, None)
 
     async def _announce(self, ended: Sequence[End]) -> None:
         """Publish a best-effort hint about purged tombstones."""
@@ -226,21 +228,17 @@ class Janitor(Decider[JanitorState, Key]):
     async def _trim(self, subject: str) -> None:
         """Cut the events of a subject that are neither among its newest nor missing in HISTORY."""
         state, facts = self.state, self.context.logs[FACTS.name]
+        count, weight = state.counts.get(subject, 0), state.weights.get(subject, 0)
         try:
             there = [(message.seq, len(message.data)) async for message in facts.read([subject])]
             positions, sizes = [seq for seq, _ in there], [size for _, size in there]
             up_to = trim_position(positions, state.tail, state.held, sizes, TAIL_BYTES)
             if up_to:
                 self.stats.trimmed += await facts.purge(subject, up_to)
-            left = [size for seq, size in there if seq > up_to]
         except LogError as error:
             self._failed("trim_failed", subject, error)
             return
-        state.counts[subject] = len(left)
-        state.weights.pop(subject, None)
-        if sum(left) > 2 * TAIL_BYTES:
-            # HISTORY does not hold it yet: it is checked once more.
-            state.weights[subject] = sum(left)
+        trimmed(state, subject, [size for seq, size in there if seq > up_to], count, weight)
 
     def _failed(self, what: str, where: str, error: LogError) -> None:
         self.stats.failures += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -49,7 +49,7 @@ class JanitorState(ServiceState):
     counts: dict[str, int] = field(default_factory=dict)
     """Events of a subject beyond its first one, as far as they are known."""
     weights: dict[str, int] = field(default_factory=dict)
-    """Bytes of the large events of a subject since its last check."""
+    """Bytes of a subject that its last check left, and of the large events since."""
     held: int = 0
     folded: int = 0
     tail: int = 64
@@ -111,6 +111,17 @@ def weigh(state: JanitorState, subject: str, size: int) -> Iterable[Key]:
         return ()
     weight = state.weights[subject] = state.weights.get(subject, 0) + size
     return (Tail(subject),) if weight > 2 * TAIL_BYTES else ()
+
+
+def trimmed(state: JanitorState, subject: str, left: Sequence[int], count: int, weight: int) -> None:
+    """Note what a check left of a subject: sizes in bytes, and the subject's count and weight when the check began.
+
+    What came in meanwhile stays counted. What HISTORY does not hold yet leaves too much, and is checked once more; the
+    newest event stays however large it is.
+    """
+    heavy = sum(left) if len(left) > 1 else 0
+    state.counts[subject] = len(left) + max(0, state.counts.get(subject, 0) - count)
+    state.weights[subject] = heavy + max(0, state.weights.get(subject, 0) - weight)
 
 
 def _cluster(state: JanitorState, name: str, known: Facet) -> Iterable[Key]:

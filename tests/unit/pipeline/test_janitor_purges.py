@@ -12,8 +12,18 @@ from schemas.events.observed import WorkObserved
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from services._kit.delivery.lane_parts import says_the_same
 from services._rules.history.retention import Purge, trim_position
-from services.janitor.decide import AskHistory, CleanupDecision, End, decide
-from services.janitor.state import SliceKey, Tail, fold, forget_object, unreadable
+from services.janitor.decide import AskHistory, CleanupDecision, End, Trim, decide
+from services.janitor.state import (
+    TAIL_BYTES,
+    JanitorState,
+    SliceKey,
+    Tail,
+    fold,
+    forget_object,
+    trimmed,
+    unreadable,
+    weigh,
+)
 from tests.support.facts import KEY, POLICY, cluster, evicted, removed, template
 from tests.support.lifetimes import World, named
 
@@ -309,3 +319,30 @@ def test_busy_subject_is_trimmed_in_steps() -> None:
         event = replace(template(), prev=seq - 1)
         looks += [seq for key in fold(state, seq, 1.0, "template.1.a.b.c", event) if isinstance(key, Tail)]
     assert looks == [9, 13, 17, 21, 25, 29]
+
+
+def test_what_arrives_during_a_check_stays_counted() -> None:
+    state, subject, size = World().janitor(), "template.1.a.b.c", TAIL_BYTES // 4
+    looks = [number for number in range(1, 10) if tuple(weigh(state, subject, size))]
+    assert looks == [9]
+
+    began = state.weights[subject]
+    for _ in range(4):
+        weigh(state, subject, size)
+    trimmed(state, subject, [size] * 4, 0, began)
+    assert verdict_of(state, subject) == (Trim(Tail(subject)),)
+
+    began = state.weights[subject]
+    trimmed(state, subject, [size] * 4, 0, began)
+    assert verdict_of(state, subject) == ()
+
+
+@pytest.mark.parametrize(("left", "again"), [([3, 3], True), ([5], False), ([2, 2], False)])
+def test_a_subject_is_checked_until_history_holds_it(left: list[int], again: bool) -> None:
+    state, subject = World().janitor(), "template.1.a.b.c"
+    trimmed(state, subject, [TAIL_BYTES * part // 4 for part in left], 0, 0)
+    assert bool(verdict_of(state, subject)) is again
+
+
+def verdict_of(state: JanitorState, subject: str) -> tuple[object, ...]:
+    return tuple(decide(state, Tail(subject), OVER, RETENTION).effects)
