@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -22,6 +24,8 @@ STEADY_SECONDS: Final = 5.0
 """How long a cluster has to answer, in seconds, before its next trouble counts as a new one."""
 QUIET_SECONDS: Final = 3.0
 """How long a cluster gives usable answers before it is listed again."""
+WARM_SECONDS: Final = 45.0
+"""How long a cluster is left unasked at most, in seconds: idle connections are closed after 60 s or more."""
 LONGEST_SECONDS: Final = 60.0
 """After which it is listed again although some answers still cannot be used."""
 
@@ -155,7 +159,7 @@ class MemberConnection:
             began = loop.time()
             self._down.clear()
             self.up.set()
-            await self._down.wait()
+            await self._keep_warm()
             if loop.time() - began > STEADY_SECONDS:
                 self._failures = 0
             else:
@@ -172,6 +176,29 @@ class MemberConnection:
             self.client = client
         await self.client.request("GET", "/version", timeout=5.0)
         await self.vouch()
+
+    async def _keep_warm(self) -> None:
+        """Return once the cluster does not answer; until then it is asked before its connection is closed as idle.
+
+        The next write needs no handshake then, and a connection that leads nowhere any more is noticed before it.
+        """
+        # Those of a start are not asked all at once.
+        period = WARM_SECONDS * random.uniform(0.75, 1.0)
+        pause = period
+        while not await set_within(self._down, pause):
+            client = self.client
+            assert client is not None
+            pause = period - (time.monotonic() - client.used)
+            if pause > 0:
+                continue
+            pause = period
+            try:
+                await client.request("GET", "/version", timeout=5.0)
+            except ApiError:
+                # It answers: what it refuses concerns no object.
+                continue
+            except Unreachable as error:
+                self.failed(error)
 
     async def vouch(self) -> None:
         """Verify that the cluster is the member; raises Stranger and Unreachable."""

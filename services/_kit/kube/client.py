@@ -7,6 +7,7 @@ import io
 import random
 import ssl
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -96,6 +97,8 @@ class KubeClient:
         self._large = asyncio.Lock()
         self.limits = limits or answer_limits.in_force()
         self.share = share or Share()
+        self.used = 0.0
+        """When the last request ended, as `time.monotonic` counts; 0: there was none."""
         self.guard: Guard | None = None
         """Asked before every request that changes something; None: everything may be sent."""
 
@@ -247,6 +250,7 @@ class KubeClient:
                         check_json(answer, response.headers.get("Content-Type", ""))
                     if method != "GET":
                         fault_points.reach("after_act", path)
+                    self.used = time.monotonic()
                     return answer
             except FenceLost as error:
                 raise NotLeading(f"{what} was not sent: {error}") from error
