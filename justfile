@@ -28,6 +28,11 @@ topology: _setup
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
+# Run the tests that `just test` leaves out: more rounds of faults, and compositions with what few machines have.
+[group('test')]
+test-long: _setup
+    {{ run }} python -m tests.run --long
+
 # Build the image, start the compositions in a container engine and disturb them; `-k local` for a part of it.
 [group('test')]
 containers *ARGS: _setup
@@ -118,8 +123,7 @@ lint: _setup
     {{ run }} ruff format --check .
     {{ run }} mypy
     {{ run }} lint-imports
-    {{ run }} pytest -q -n 2 tests/unit/test_layout.py tests/unit/test_reachability.py tests/unit/test_words.py \
-        tests/unit/test_pure_modules.py tests/unit/test_documents.py tests/unit/pipeline/test_decisions_are_pure.py
+    {{ run }} python -m tests.run --gates
 
 # Write the generated documents anew: JSON Schema, AsyncAPI, CRDs.
 [group('check')]

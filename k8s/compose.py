@@ -164,7 +164,11 @@ def _join(shape: Shape) -> Manifest:
         **confined(shape),
         "environment": settings,
         "volumes": shape.files({}, writes=True) if shape.shared else [f"./deploy:{RUN}"],
-        "depends_on": {"embedded": STARTED, **dict.fromkeys(MEMBERS, STARTED)},
+        "depends_on": {
+            # With a stock control plane it waits for that one.
+            "embedded": STARTED if shape.shared else {**STARTED, "required": False},
+            **dict.fromkeys(MEMBERS, STARTED),
+        },
     }
 
 

@@ -15,6 +15,8 @@ from k8s.manifests import control_plane, control_plane_accounts, manifests
 from k8s.packaging.chart_files import charts
 from k8s.prometheus_operator import kustomization as operator_kustomization
 from k8s.prometheus_operator import pod_monitor, prometheus_rules
+from k8s.renewal import NAME as RENEWAL
+from k8s.renewal import renewal
 from k8s.shapes import HIGHLY_AVAILABLE, LOCAL
 from k8s.shared import HTTP, ROOT, RUN, Manifest, dns
 from k8s.slo import rules as slo_rules
@@ -67,7 +69,7 @@ def scrapes() -> Manifest:
 
 def documents() -> dict[str, str]:
     """Every generated file by its path below the repository."""
-    base = ["namespace.yaml", "nats.yaml", *(f"{dns(service)}.yaml" for service in SERVICES)]
+    base = ["namespace.yaml", "nats.yaml", *(f"{dns(service)}.yaml" for service in SERVICES), f"{RENEWAL}.yaml"]
     kustomization: Manifest = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -97,6 +99,7 @@ def documents() -> dict[str, str]:
         "k8s/base/kustomization.yaml": _text(kustomization),
         "k8s/base/namespace.yaml": _text(namespace),
         **{f"k8s/base/{dns(service)}.yaml": _text(*manifests(service)) for service in SERVICES},
+        f"k8s/base/{RENEWAL}.yaml": _text(*renewal()),
         "k8s/control-plane/kustomization.yaml": _text(control),
         "k8s/control-plane/rbac.yaml": _text(*control_plane()),
         "k8s/control-plane/service-accounts.yaml": _text(*control_plane_accounts()),
@@ -109,6 +112,7 @@ def documents() -> dict[str, str]:
             *etcd(),
             *kube_apiserver(),
             *(manifest for service in SERVICES for manifest in manifests(service)),
+            *renewal(),
         ),
         **{path: made if isinstance(made, str) else _text(*made) for path, made in charts().items()},
         "k8s/monitoring/prometheus.compose.yml": _text(scrapes()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from k8s.accounts import account_objects
-from k8s.shared import API, FRONTS, HTTP, IMAGE, RUN, WITH_API, Manifest, dns, environment
+from k8s.shared import API, FRONTS, HTTP, IMAGE, RUN, WITH_API, Manifest, dns, environment, network_policy
 from schemas.topology import OPTIONAL, WITHOUT_LOG
 from services._rules.kubernetes.rbac.service_roles import service_objects
 from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL
@@ -120,7 +120,6 @@ def manifests(service: str) -> list[Manifest]:
     """Everything of one service."""
     labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
     metadata = {"name": dns(service), "labels": labels}
-    selector = {"matchLabels": labels}
     found: list[Manifest] = [
         {
             "apiVersion": "v1",
@@ -135,17 +134,7 @@ def manifests(service: str) -> list[Manifest]:
             "metadata": metadata,
             "spec": budget(labels),
         },
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": metadata,
-            "spec": {
-                "podSelector": selector,
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": _ingress(service),
-                "egress": _egress(service),
-            },
-        },
+        network_policy(metadata, ingress=_ingress(service), egress=_egress(service)),
     ]
     if service in WITH_API:
         ports = [{"name": "api", "port": API, "targetPort": "api", "protocol": "TCP"}]
@@ -170,10 +159,8 @@ def _ingress(service: str) -> list[Manifest]:
 
 
 def _egress(service: str) -> list[Manifest]:
-    """Names, the log, the control plane for those that use it; anywhere for those that go to members or webhooks."""
-    rules: list[Manifest] = [
-        {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]},
-    ]
+    """The log, the control plane for those that use it; anywhere for those that go to members or webhooks."""
+    rules: list[Manifest] = []
     if service not in WITHOUT_LOG:
         nats = {"matchLabels": {"app.kubernetes.io/name": "nats"}}
         rules.append({"to": [{"podSelector": nats}], "ports": [{"protocol": "TCP", "port": 4222}]})

@@ -11,7 +11,7 @@ from services._rules.kubernetes.rbac.service_roles import SCRAPER
 def log_server(shape: Shape, name: str) -> Manifest:
     if shape.shared:
         volumes = ["./k8s/nats.local.conf:/etc/nats/nats.conf:ro", *shape.files({})]
-        before: Manifest = {"depends_on": {"setup": DONE}}
+        more: Manifest = {"depends_on": {"setup": DONE}}
     else:
         volumes = [
             "./k8s/nats.compose.conf:/etc/nats/nats.conf:ro",
@@ -21,15 +21,15 @@ def log_server(shape: Shape, name: str) -> Manifest:
             "./deploy/tls/nats.crt:/tls/tls.crt:ro",
             "./deploy/tls/nats.key:/tls/tls.key:ro",
         ]
-        before = {}
+        more = {"environment": {"SERVER_NAME": name}}
     return {
         "image": NATS_IMAGE,
         # For commands and observers on this machine; the certificate covers 127.0.0.1.
         **({"ports": published("FLEETLOG_LOG_PORT", 4222)} if name == shape.nats[0] else {}),
-        "command": ["-c", "/etc/nats/nats.conf", "--name", name],
+        "command": ["-c", "/etc/nats/nats.conf", *(("--name", name) if shape.shared else ())],
         **confined(shape),
         "volumes": [*volumes, shape.data(name)],
-        **before,
+        **more,
         "restart": "unless-stopped",
     }
 

@@ -89,6 +89,8 @@ def apiserver_flags(etcd: str) -> list[str]:
         f"--tls-cert-file={pairs}/kube-apiserver.crt",
         f"--tls-private-key-file={pairs}/kube-apiserver.key",
         "--authorization-mode=RBAC",
+        # Clusters that register themselves come with such a token.
+        "--enable-bootstrap-token-auth",
         "--service-account-issuer=https://kube-apiserver",
         f"--service-account-key-file={pairs}/service-accounts.crt",
         f"--service-account-signing-key-file={pairs}/service-accounts.key",
@@ -118,3 +120,20 @@ def etcd_flags(host: str) -> list[str]:
         "--trusted-ca-file=/tls/ca.crt",
         "--client-cert-auth",
     ]
+
+
+def network_policy(metadata: Manifest, *, egress: list[Manifest], ingress: list[Manifest] | None = None) -> Manifest:
+    """What may reach the pods with the labels of `metadata`, nothing if None, and what they may reach besides names."""
+    allowed = {} if ingress is None else {"ingress": ingress}
+    names = {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata,
+        "spec": {
+            "podSelector": {"matchLabels": metadata["labels"]},
+            "policyTypes": ["Ingress", "Egress"],
+            **allowed,
+            "egress": [names, *egress],
+        },
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from k8s.images import ETCD_IMAGE, KUBE_APISERVER_IMAGE
 from k8s.manifests import LEAVES_FIRST, budget
-from k8s.shared import Manifest, apiserver_flags, etcd_flags
+from k8s.shared import Manifest, apiserver_flags, etcd_flags, network_policy
 from services.cli.installation.certificate_files import NAMESPACE
 from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 
@@ -119,7 +119,6 @@ def _to(name: str, port: int) -> Manifest:
 def _all(name: str, port: int, workload: Manifest, reach: list[Manifest]) -> list[Manifest]:
     labels = _labels(name)
     metadata = {"name": name, "labels": labels}
-    names = {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
     # People reach the API server from outside; etcd is reached by the API server only.
     allowed: Manifest = {"ports": [{"protocol": "TCP", "port": port}]}
     if name == "etcd":
@@ -138,15 +137,5 @@ def _all(name: str, port: int, workload: Manifest, reach: list[Manifest]) -> lis
             "spec": {"selector": labels, "ports": [{"name": "api", "port": port, "protocol": "TCP"}]},
         },
         workload,
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": metadata,
-            "spec": {
-                "podSelector": {"matchLabels": labels},
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [allowed],
-                "egress": [names, *reach],
-            },
-        },
+        network_policy(metadata, ingress=[allowed], egress=reach),
     ]

@@ -19,6 +19,7 @@ from services._kit.concurrency.event_loop import GC_THRESHOLDS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from tests.distribution import Units, in_order
+from tests.e2e.kubectls import put_one_release_on_path
 from tests.natsserver import Server, make_server
 
 # The same examples each time, however long they take; `--hypothesis-profile=default` draws new ones.
@@ -30,6 +31,7 @@ def pytest_configure() -> None:
     """Processes that tests interrupt must not inherit that interrupts are ignored, as a shell's background jobs do."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    put_one_release_on_path()
     structlog.configure = partial(_configure_uncached, structlog.configure)
 
 

@@ -1,7 +1,8 @@
 """Runs the test suite, several files at a time: fast tests first, then those that start whole installations.
 
 The second part is by itself because fast tests leave it nothing of the processor; so is the third, which starts
-containers, and is skipped at once where no container engine answers.
+containers, and is skipped at once where no container engine answers. Tests marked `long` are in none of the parts:
+`--long` runs them, and only them, `--gates` those that belong to `just lint`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,19 +30,41 @@ PLACES: Final = (
 """Where tests with these marks may be: nothing else is collected for the second part."""
 WHOLLY_LATER: Final = ("tests/e2e", "tests/integration/stock", f"tests/{CONTAINERS}")
 """Folders in which every test has one of the marks: the first part does not collect them."""
+LONG: Final = "long"
+"""Mark of tests that the three parts leave out."""
+GATES: Final = (
+    *(f"tests/unit/test_{name}.py" for name in ("documents", "layout", "pure_modules", "reachability", "words")),
+    "tests/unit/pipeline/test_decisions_are_pure.py",
+)
+"""Tests that read the source, and what holds for every decision: `just lint` runs them, and the parts do not."""
 _SECOND: Final = " or ".join(WHOLE_INSTALLATIONS)
 _SEVERAL_FILES: Final = ("-n", "5", "--dist", "loadfile")
 """Five on two cores: most files wait for a process, a log or a member longer than they work."""
 # tests/conftest.py puts what lasts longest first; the number of tests would say something else.
 _AS_COLLECTED: Final = "--no-loadscope-reorder"
 _NO_TESTS: Final = 5
+_CONTAINERS_ALONE: Final = ("-p", "no:randomly", "-s", f"tests/{CONTAINERS}")
+_PARTS: Final = (
+    (
+        *(*_SEVERAL_FILES, _AS_COLLECTED, "-m", f"not ({_SECOND} or {CONTAINERS} or {LONG})"),
+        *(f"--ignore={folder}" for folder in (*WHOLLY_LATER, *GATES)),
+    ),
+    (*_SEVERAL_FILES, _AS_COLLECTED, "-m", f"({_SECOND}) and not {LONG}", *PLACES),
+    (*_CONTAINERS_ALONE, "-m", f"{CONTAINERS} and not {LONG}"),
+)
+_LONG_PARTS: Final = (
+    (*_SEVERAL_FILES, _AS_COLLECTED, "-m", f"{LONG} and not {CONTAINERS}", f"--ignore=tests/{CONTAINERS}"),
+    (*_CONTAINERS_ALONE, "-m", f"{CONTAINERS} and {LONG}"),
+)
+_OPTIONS: Final = {"--long": _LONG_PARTS, "--gates": (("-n", "2", *GATES),)}
 _ROOT: Final = Path(__file__).parents[1]
 
 
 def main(arguments: list[str]) -> int:
-    """Run pytest three times, or once with the given arguments; the exit code."""
+    """Run the parts, those of an option, or pytest once with the given arguments; the exit code."""
     compiled = _keep_compiled()
-    if arguments:
+    chosen = _OPTIONS.get(arguments[0]) if len(arguments) == 1 else None
+    if arguments and chosen is None:
         return _pytest(*arguments)
     if not compiled.exists():
         _compile()
@@ -48,7 +72,7 @@ def main(arguments: list[str]) -> int:
     nursery = Nursery()
     os.environ[ADDRESS] = nursery.address
     try:
-        return _all()
+        return _parts(chosen or _PARTS)
     finally:
         nursery.close()
 
@@ -75,17 +99,9 @@ def _compile() -> None:
         process.wait()
 
 
-def _all() -> int:
-    codes = [
-        _pytest(*_SEVERAL_FILES, _AS_COLLECTED, "-m", f"not ({_SECOND} or {CONTAINERS})", *_without(WHOLLY_LATER)),
-        _pytest(*_SEVERAL_FILES, _AS_COLLECTED, "-m", _SECOND, *PLACES),
-        _pytest("-p", "no:randomly", "-s", "-m", CONTAINERS, f"tests/{CONTAINERS}"),
-    ]
+def _parts(parts: Sequence[Sequence[str]]) -> int:
+    codes = [_pytest(*part) for part in parts]
     return next((code for code in codes if code not in (0, _NO_TESTS)), 0)
-
-
-def _without(folders: tuple[str, ...]) -> list[str]:
-    return [f"--ignore={folder}" for folder in folders]
 
 
 def _pytest(*arguments: str) -> int:

@@ -19,7 +19,13 @@ CERTIFIED: Final = {
 }
 """Servers whose certificates cert-manager may make, and the Secrets that these are written to."""
 _AGENT: Final = AgentPlan(
-    cluster="CLUSTER-OF-AGENT", namespace="NAMESPACE", url="URL", identity="IDENTITY", signed=True, requests="REQUESTS"
+    cluster="CLUSTER-OF-AGENT",
+    namespace="NAMESPACE",
+    url="URL",
+    identity="IDENTITY",
+    signed=True,
+    authority="AUTHORITY",
+    requests="REQUESTS",
 )
 """Its texts stand for values."""
 

@@ -51,6 +51,7 @@ def _workloads() -> Manifest:
     others = {**WORKLOAD, "image": fields(OWN_IMAGE)}
     own = {**others, "enabled": FLAG, "replicas": COUNT, "logLevel": LEVEL}
     found = {dns(name): fields({**own, "service": SERVICE} if name in WITH_API else own) for name in SERVICES}
+    found["certificate-renewal"] = fields(others)
     # The log has as many servers as its configuration names, and etcd one.
     found["nats"] = fields({**others, "storage": STORAGE})
     found["etcd"] = fields({**others, "storage": STORAGE, "extraArgs": TEXTS})
@@ -70,6 +71,7 @@ def schema() -> Manifest:
         "extraEgress": {"type": "array", "items": ANY},
     }
     monitoring = {"podMonitor": FLAG, "rules": FLAG, "dashboards": FLAG, "labels": LABELS, "dashboardLabels": LABELS}
+    schedule: Manifest = {"type": "string", "pattern": r"^(@[a-z]+|\S+( \S+){4})$"}
     # Bytes as the log's server writes them.
     size: Manifest = {"type": "string", "pattern": "^([0-9]+[MGT]i?B)?$"}
     return _root(
@@ -80,10 +82,12 @@ def schema() -> Manifest:
             "env": VARIABLES,
             "workloads": _workloads(),
             "controlPlane": fields(control),
-            "log": fields({"maxFileStore": size, "from": CIDRS}),
+            "log": fields({"maxFileStore": size, "from": CIDRS, "reloader": fields({"enabled": FLAG})}),
             "networkPolicies": fields(policies),
             "monitoring": fields(monitoring),
-            "certificates": fields({"certManager": manager}),
+            "certificates": fields(
+                {"certManager": manager, "renewal": fields({"enabled": FLAG, "schedule": schedule})}
+            ),
             "rollOnSecrets": FLAG,
         }
     )
@@ -96,6 +100,7 @@ def agent_schema() -> Manifest:
             "cluster": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?$"},
             "url": {"type": "string", "minLength": 1},
             "identity": TEXT,
+            "ca": TEXT,
             "existingSecret": TEXT,
             "signed": FLAG,
             "requests": TEXT,

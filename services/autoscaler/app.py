@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,12 +25,12 @@ from services._kit.runtime.service import Context, Decider
 from services._rules.constants import AUTOSCALING_API, CRON_FEDERATED_HPA, FEDERATED_HPA
 from services._rules.decision import NOTHING, Decision
 from services._rules.facets import is_of_facet
-from services.autoscaler.autoscaler_writes import PLURALS, AutoscalerWrites, shows
+from services.autoscaler.autoscaler_writes import PLURALS, AutoscalerWrites
 from services.autoscaler.decide import decide, release, settle, take_up, unsettled
 from services.autoscaler.metrics import AutoscalerMetrics, RoundTimer
 from services.autoscaler.reading.member_set import MemberSet
 from services.autoscaler.reading.metric_source import ControlPlaneMetrics
-from services.autoscaler.reading.object_watch import ObjectWatch
+from services.autoscaler.reading.object_watch import ObjectWatch, Watched
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scales
 from services.autoscaler.replica_rules import replicas_of_members
@@ -46,20 +45,14 @@ from services.autoscaler.schedule_decision import (
 )
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import FILTERS, AutoscalerState, fold
+from services.autoscaler.status_queue import StatusQueue
 from services.autoscaler.target_marker import TargetMarker
 
 log = structlog.get_logger("autoscaler")
 
 _GATHER_SECONDS: Final = 0.05
 """For how long changes of FederatedHPAs are gathered before a round of those is read."""
-_SCALES_FIRST_SECONDS: Final = 2.0
-"""For how long a status waits while scales are being written."""
-_PASSING: Final = frozenset({429, 500, 502, 503, 504})
 _GROUP_VERSION: Final = (AUTOSCALING_API.partition("/")[0], AUTOSCALING_API.partition("/")[2])
-
-
-class Retry(Exception):
-    """A write that is tried again."""
 
 
 class Autoscaler(Decider[AutoscalerState, PolicyKey]):
@@ -97,8 +90,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._held: dict[PolicyKey, float] = {}
         self._ended: dict[PolicyKey, dict[str, RuleRun]] = {}
         self._running: dict[PolicyKey, dict[str, Run]] = {}
-        self._shown: dict[PolicyKey, tuple[str, Mapping[str, object]]] = {}
-        self._acts, self._statuses = _queues()
+        self._acts: Background[object] = Background(concurrency=16)
+        self._statuses = StatusQueue(
+            self._watched, lambda key, uid, status: self._writes.status(key, uid, status), lambda: self._acts.drained()
+        )
         self._trouble = ""
 
     def fold(self, state: AutoscalerState, message: Message, event: Known) -> Iterable[PolicyKey]:
@@ -136,8 +131,9 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             return self._decide_schedule(state, key, now)
         last = state.scaling.get(key)
         if key not in self._watches[FEDERATED_HPA].objects:
-            for kept in (self._rounds, self._outcomes, self._settled, self._held, self._shown):
+            for kept in (self._rounds, self._outcomes, self._settled, self._held):
                 kept.pop(key, None)
+            self._statuses.forget(key)
             for waiting in self._waiting.values():
                 waiting.discard(key)
             return release(key, last)
@@ -227,14 +223,13 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
             await marker.close()
         watches, self._watches = self._watches, {}
         await asyncio.gather(*(watch.close() for watch in watches.values()))
-        queues = (self._acts, self._statuses)
-        self._acts, self._statuses = _queues()
-        await asyncio.gather(*(queue.close() for queue in queues))
+        acts, self._acts = self._acts, Background(concurrency=16)
+        await asyncio.gather(acts.close(), self._statuses.drop())
         self._timer.forget()
         self._reader.samples.forget()
         await self._members.drop()
         await self._recorder.drop()
-        for kept in (self._rounds, self._outcomes, self._settled, self._held, self._ended, self._running, self._shown):
+        for kept in (self._rounds, self._outcomes, self._settled, self._held, self._ended, self._running):
             kept.clear()
         self._waiting.clear()
         self._scaling.clear()
@@ -256,7 +251,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
                 case Run():
                     self._acts.submit((effect.key, effect.rule["name"]), partial(self._carry_out, effect))
                 case WriteStatus() | WriteHistory():
-                    self._show(effect)
+                    self._statuses.submit(effect)
                 case Missed():
                     self._metrics.missed(effect.why)
                     log.warning("run_left_out", key=str(effect.key), rule=effect.rule, due=effect.scheduled)
@@ -296,9 +291,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         began = asyncio.get_running_loop().time()
         self._timer.begin()
         try:
-            rounds = await self._reader.read(
-                dict(watch.objects), self.context.clock.now, partial(self._take_in, began), only
-            )
+            with self._statuses.held():
+                rounds = await self._reader.read(
+                    dict(watch.objects), self.context.clock.now, partial(self._take_in, began), only
+                )
         except Exception as error:
             self._trouble = f"{type(error).__name__}: {error}"[:500]
             log.error("round_failed", reason=self._trouble, exc_info=error)
@@ -344,6 +340,7 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         finally:
             # Without an outcome the next round finds out how it went.
             self._scaling.discard(effect.key)
+            self._statuses.scaled()
         if outcome is not None:
             self._outcomes[effect.key] = outcome
             self.context.mark((effect.key,))
@@ -360,31 +357,10 @@ class Autoscaler(Decider[AutoscalerState, PolicyKey]):
         self._ended.setdefault(effect.key, {})[effect.rule["name"]] = run
         self.context.mark((effect.key,))
 
-    def _show(self, effect: WriteStatus | WriteHistory) -> None:
-        """Write a status unless it is shown already, or was written just now."""
-        watch = self._watches.get(effect.key.kind)
-        found = watch.objects.get(effect.key) if watch is not None else None
-        if found is None or found.uid != effect.uid:
-            return
-        written = self._shown.get(effect.key)
-        present = {**found.status, **written[1]} if written is not None and written[0] == effect.uid else found.status
-        if shows(present, effect.status):
-            return
-        self._statuses.submit(effect.key, partial(self._write_status, effect))
-
-    async def _write_status(self, effect: WriteStatus | WriteHistory) -> None:
-        with suppress(TimeoutError):
-            # Pods wait for scales, and only people for a status.
-            async with asyncio.timeout(_SCALES_FIRST_SECONDS):
-                await self._acts.drained()
-        try:
-            await self._writes.status(effect.key, effect.uid, effect.status)
-        except ApiError as error:
-            if error.status in _PASSING:
-                raise Retry(str(error)) from error
-            log.warning("status_refused", key=str(effect.key), reason=str(error)[:500])
-            return
-        self._shown[effect.key] = (effect.uid, effect.status)
+    def _watched(self, key: PolicyKey) -> Watched | None:
+        """An autoscaler or a schedule as it stands in the control plane."""
+        watch = self._watches.get(key.kind)
+        return watch.objects.get(key) if watch is not None else None
 
     def _sample_troubles(self) -> dict[str, str]:
         """Why some members have no samples."""
@@ -401,11 +377,6 @@ async def _taken(write: Callable[[], Awaitable[bool]], key: ObjectKey) -> None:
     except (ApiError, Unreachable, Moved) as error:
         # The next fact about the object asks for it again.
         log.warning("replicas_not_taken_over", key=str(key), reason=str(error)[:500])
-
-
-def _queues() -> tuple[Background[object], Background[PolicyKey]]:
-    """Scales and statuses have queues of their own: a status waits for scales."""
-    return Background(concurrency=16), Background(concurrency=8, retry=(Retry, Unreachable), longest_pause=5.0)
 
 
 def _kinds(*rounds: Round) -> dict[str, bool]:

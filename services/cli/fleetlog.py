@@ -12,11 +12,11 @@ from services.cli.foresight.foresight_commands import app as foresight_commands
 from services.cli.installation.installation_commands import app as installation_commands
 from services.cli.installation.installation_commands import crds as definition_commands
 from services.cli.log.log_commands import app as log_commands
-from services.cli.members.nats_commands import app as nats_commands
 from services.cli.objects.validation_commands import app as validation_commands
 from services.cli.overview.overview_commands import app as overview_commands
 from services.cli.overview.overview_commands import parked as parked_commands
 from services.cli.queries.query_commands import app as query_commands
+from services.cli.registration.nats_commands import app as nats_commands
 from services.cli.search.search_commands import app as search_commands
 from services.cli.secrets.secret_commands import app as secret_commands
 from services.cli.shell.program import Version, add_version, program, start

@@ -30,7 +30,7 @@ from services.detector.event_messages import not_interpreted, overrides_missing,
 from services.detector.indexes.ranked_templates import rank_of
 from services.detector.objects.manifest_content import stripped
 from services.detector.policies.claim_writes import claim_write, foreseen, unclaimed
-from services.detector.policies.lazy_activation import encode, held_back, ours
+from services.detector.policies.lazy_activation import encode, held_back, ours, precedes
 from services.detector.policies.policy_view import PolicyView
 from services.detector.policies.reschedule_requests import with_request
 from services.detector.policies.shared_services import ends_claims, sharing
@@ -153,7 +153,8 @@ def _propagated(
     if writes:
         claimed = foreseen(manifest, claimed)
     bears = claim.held or claim.preempted is not None
-    decision = _applied(state, key, claimed, view, now, bears=bears, waited=key in state.waiting, reason=claim.reason)
+    waited = key in state.waiting and precedes(manifest, view)
+    decision = _applied(state, key, claimed, view, now, bears=bears, waited=waited, reason=claim.reason)
     # A decision that lacks something is still to be made, and must know then why it is made.
     unfinished = any(isinstance(effect, NeedKey) for effect in decision.effects)
     return msgspec.structs.replace(

@@ -32,13 +32,13 @@ from services._kit.kube.client import KubeClient, Unreachable, WatchEvent, resou
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
 from services.cli.common.layout import CONTROL
+from tests.bench.bench_autoscaling_ground import SPACE, Ground
 from tests.bench.crowd import Crowd, names
 from tests.bench.measures import CONCURRENCY, emit, percentile
 from tests.bench.observing import Observer
 from tests.bench.processes import Meter, cpu_seconds, pss_mib, running
 from tests.e2e.fleet import Fleet, metric
 
-SPACE: Final = "scaling"
 DEPLOYMENTS: Final = resource_path("apps", "v1", "deployments", SPACE)
 POLICIES: Final = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", SPACE)
 AUTOSCALERS: Final = resource_path("autoscaling.karmada.io", "v1alpha1", "federatedhpas", SPACE)
@@ -46,76 +46,11 @@ PODS: Final = resource_path("", "v1", "pods", SPACE)
 PROCESS: Final = "background"
 """The process that runs the autoscaler, among others."""
 _PATIENCE: Final = 1800.0
-_LOOK: Final = 0.25
+_LOOK: Final = 3.0
+"""Between two looks at metrics: an answer takes the process of the autoscaler a tenth of a second."""
 _HANDSHAKES: Final = 8
 """Connections that are opened at the same time: one process answers for all members."""
 _STEPS: Final = ("autoscaling", "template", "placement", "work")
-
-
-class Ground:
-    """Who runs where: Deployments by name, with the members of each."""
-
-    def __init__(self, autoscalers: int, clusters: int, spread: int) -> None:
-        members = names(clusters)
-        self.members = members
-        self.groups = [members[at : at + spread] for at in range(0, clusters - spread + 1, spread)]
-        self.spread = spread
-        self.homes = {f"app{number:04}": self.groups[number % len(self.groups)] for number in range(autoscalers)}
-
-    def deployment(self, name: str) -> Manifest:
-        """A Deployment with one replica for each of its members."""
-        labels = {"app": name}
-        group = f"g{self.groups.index(self.homes[name])}"
-        container = {"name": "app", "image": "nginx:1.27", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name, "namespace": SPACE, "labels": {**labels, "group": group}},
-            "spec": {"replicas": self.spread, "selector": {"matchLabels": labels}, "template": template},
-        }
-
-    def policies(self, *, static: bool) -> list[Manifest]:
-        """A policy for each group of members."""
-        found: list[Manifest] = []
-        for number, members in enumerate(self.groups):
-            weights: Manifest = {"dynamicWeight": "AvailableReplicas"}
-            if static:
-                target = {"clusterNames": members}
-                weights = {"staticWeightList": [{"targetCluster": target, "weight": 1}]}
-            scheduling = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
-            selector = {"apiVersion": "apps/v1", "kind": "Deployment"}
-            chosen = {**selector, "labelSelector": {"matchLabels": {"group": f"g{number}"}}}
-            found.append(
-                {
-                    "apiVersion": "policy.karmada.io/v1alpha1",
-                    "kind": "PropagationPolicy",
-                    "metadata": {"name": f"g{number}", "namespace": SPACE},
-                    "spec": {
-                        "resourceSelectors": [chosen],
-                        "placement": {
-                            "clusterAffinity": {"clusterNames": members},
-                            "replicaScheduling": {**scheduling, "weightPreference": weights},
-                        },
-                    },
-                }
-            )
-        return found
-
-    def autoscaler(self, name: str) -> Manifest:
-        """A FederatedHPA that keeps the replicas as they are until pods use more than usual."""
-        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
-        return {
-            "apiVersion": "autoscaling.karmada.io/v1alpha1",
-            "kind": "FederatedHPA",
-            "metadata": {"name": name, "namespace": SPACE},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-                "minReplicas": self.spread,
-                "maxReplicas": 2 * self.spread,
-                "metrics": [{"type": "Resource", "resource": cpu}],
-            },
-        }
 
 
 class _Meta(Struct, rename="camel"):

@@ -1,8 +1,8 @@
-"""Makes what the tests of containers need where no registry answers: `python -m tests.containers.prepare`.
+"""Makes what the tests of containers need where no registry answers: `python -m tests.containers.prepare [--stock]`.
 
 Debian's packages and the wheels of this environment give images of the same names that the Dockerfile and the
 compositions use, and the plugins of the engine's client. Nothing that is there is made again. Needs root, for
-debootstrap, and apt-get.
+debootstrap, and apt-get. With `--stock` kube-apiserver is made as well, which is built from sources.
 """
 
 from __future__ import annotations
@@ -12,47 +12,39 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from k8s.images import NATS_IMAGE, PROMETHEUS_IMAGE
-from tests.containers import engine
+from k8s.images import ETCD_IMAGE, KUBE_APISERVER_IMAGE, NATS_IMAGE, PROMETHEUS_IMAGE
+from tests.containers import engine, kube_apiserver
+from tests.containers.debian import KEYS, MIRROR, SUITE, Debian
 from tests.natsserver import engine_answers, find_binary
 
-_MIRROR: Final = "http://deb.debian.org/debian"
-_SUITE: Final = "trixie"
-"""The release that the official image of this Python is made from."""
-_KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_MORE: Final = (PROMETHEUS_IMAGE, engine.NATS_POD_IMAGE)
+_MORE: Final = (PROMETHEUS_IMAGE, engine.NATS_POD_IMAGE, ETCD_IMAGE)
 """Images without which only some tests are skipped."""
 _AUTHORITIES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
-_APT: Final = """Dir::Etc::sourcelist "{0}/sources.list";
-Dir::Etc::sourceparts "-";
-Dir::State "{0}/state";
-Dir::State::status "{0}/state/status";
-Dir::Cache "{0}/cache";
-APT::Sandbox::User "root";
-"""
 
 
-def main() -> int:
-    """Make everything that is missing; the exit code."""
+def main(stock: bool) -> int:
+    """Make everything that is missing, kube-apiserver only for `stock`; the exit code."""
     if not engine_answers():
         print("no container engine answers here: its tests are skipped")
         return 0
     with tempfile.TemporaryDirectory(prefix="fleetlog-containers-") as directory:
         place = Path(directory)
-        if (engine.why_not() or not all(map(engine.has_image, _MORE))) and not _prepared(place):
+        wanted = (*_MORE, KUBE_APISERVER_IMAGE) if stock else _MORE
+        if (engine.why_not() or not all(map(engine.has_image, wanted))) and not _prepared(place, wanted):
             return 1
     print(engine.why_not() or "containers can be tested here")
     return 0
 
 
-def _prepared(place: Path) -> bool:
-    if os.geteuid() or not shutil.which("apt-get") or not Path(_KEYS).exists():
+def _prepared(place: Path, wanted: Sequence[str]) -> bool:
+    if os.geteuid() or not shutil.which("apt-get") or not Path(KEYS).exists():
         print("this needs root, apt-get and Debian's archive keys; pull the images instead", file=sys.stderr)
         return False
-    debian = _Debian(place)
+    debian = Debian(place)
     if "docker compose" in engine.why_not():
         _plugins(debian)
         engine.why_not.cache_clear()
@@ -64,35 +56,15 @@ def _prepared(place: Path) -> bool:
         _nats_in_pods(debian, place)
     if not engine.has_image(PROMETHEUS_IMAGE):
         _prometheus(place)
+    if not engine.has_image(ETCD_IMAGE):
+        _etcd(debian, place)
+    if KUBE_APISERVER_IMAGE in wanted and not engine.has_image(KUBE_APISERVER_IMAGE):
+        _kube_apiserver(place)
     engine.why_not.cache_clear()
     return True
 
 
-class _Debian:
-    """Packages of one release, whatever release this machine runs."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place / "apt"
-        for part in ("state/lists/partial", "cache/archives/partial"):
-            (self._place / part).mkdir(parents=True)
-        (self._place / "state/status").touch()
-        (self._place / "sources.list").write_text(f"deb [signed-by={_KEYS}] {_MIRROR} {_SUITE} main\n")
-        (self._place / "apt.conf").write_text(_APT.format(self._place))
-        self._updated = False
-
-    def unpacked(self, package: str) -> Path:
-        """A package's files, in a directory."""
-        told = {**os.environ, "APT_CONFIG": str(self._place / "apt.conf")}
-        if not self._updated:
-            subprocess.run(["apt-get", "update", "-qq"], env=told, check=True)
-            self._updated = True
-        subprocess.run(["apt-get", "download", "-qq", package], env=told, cwd=self._place, check=True)
-        (file,) = self._place.glob(f"{package}_*.deb")
-        subprocess.run(["dpkg-deb", "-x", str(file), str(self._place / package)], check=True)
-        return self._place / package
-
-
-def _plugins(debian: _Debian) -> None:
+def _plugins(debian: Debian) -> None:
     print("plugins of the engine's client …", flush=True)
     wanted = engine.KEPT / "cli-plugins"
     wanted.mkdir(parents=True, exist_ok=True)
@@ -100,14 +72,14 @@ def _plugins(debian: _Debian) -> None:
         shutil.copy(debian.unpacked(name) / "usr/libexec/docker/cli-plugins" / name, wanted)
 
 
-def _python(debian: _Debian, place: Path) -> None:
+def _python(debian: Debian, place: Path) -> None:
     """A small Debian with its Python and pip, as the official image has them."""
     print(f"{engine.PYTHON_IMAGE} from Debian's packages, a minute …", flush=True)
     tool, root = debian.unpacked("debootstrap"), place / "root"
     subprocess.run(
         [
-            *("sh", str(tool / "usr/sbin/debootstrap"), "--variant=minbase", f"--keyring={_KEYS}"),
-            *("--include=python3,python3-pip,ca-certificates", _SUITE, str(root), _MIRROR),
+            *("sh", str(tool / "usr/sbin/debootstrap"), "--variant=minbase", f"--keyring={KEYS}"),
+            *("--include=python3,python3-pip,ca-certificates", SUITE, str(root), MIRROR),
         ],
         env={**os.environ, "DEBOOTSTRAP_DIR": str(tool / "usr/share/debootstrap")},
         stdout=subprocess.DEVNULL,
@@ -138,7 +110,7 @@ def _nats(place: Path) -> None:
     )
 
 
-def _nats_in_pods(debian: _Debian, place: Path) -> None:
+def _nats_in_pods(debian: Debian, place: Path) -> None:
     """The server with the tools that probes and hooks of pods need: those of the official image are busybox's, too."""
     binary = find_binary()
     if binary is None:
@@ -171,6 +143,27 @@ def _prometheus(place: Path) -> None:
     )
 
 
+def _etcd(debian: Debian, place: Path) -> None:
+    """Debian's etcd, of the minor release that the composition names."""
+    binary = debian.unpacked("etcd-server") / "usr/bin/etcd"
+    _image(
+        place / "etcd",
+        ETCD_IMAGE,
+        {"etcd": str(binary)},
+        f'FROM {engine.PYTHON_IMAGE}\nCOPY etcd /usr/local/bin/etcd\nCMD ["etcd"]\n',
+    )
+
+
+def _kube_apiserver(place: Path) -> None:
+    """A server that is older than the one that the composition names; alone, as in the official image."""
+    _image(
+        place / "kube-apiserver-image",
+        KUBE_APISERVER_IMAGE,
+        {"kube-apiserver": str(kube_apiserver.built(place))},
+        "FROM scratch\nCOPY kube-apiserver /usr/local/bin/kube-apiserver\nENV PATH=/usr/local/bin\n",
+    )
+
+
 def _image(context: Path, name: str, files: dict[str, str], dockerfile: str) -> None:
     context.mkdir()
     for target, source in files.items():
@@ -182,4 +175,4 @@ def _image(context: Path, name: str, files: dict[str, str], dockerfile: str) -> 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("--stock" in sys.argv[1:]))

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
-from k8s.shared import ROOT
 from tests.containers import engine
 from tests.containers.cluster.pod_cluster import PodCluster
+from tests.containers.documented import commands
+from tests.containers.in_cluster import MANIFESTS, SECONDS, SYSTEM, Installed, forwarded
 from tests.containers.load import Load
-from tests.e2e.fleet import EXAMPLES, Failed, Kubectl, until, until_equal
+from tests.e2e.fleet import Failed, until
 from tests.support.helm import CHARTS, HELM
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
-SECONDS: Final = 300.0
-"""How long something may take while three dozen containers start on two cores."""
-SYSTEM: Final = "fleetlog-system"
-SERVER: Final = "https://kube-apiserver:6443"
-COMMANDS: Final = Path(sys.executable).parent
 ONCE: Final = ("autoscaler", "estimator", "failover", "janitor", "networking", "search", "webhook")
-VALUES: Final = " ".join(("--set controlPlane.kind=external", *(f"--set workloads.{name}.replicas=1" for name in ONCE)))
+VALUES: Final = "--set controlPlane.kind=external " + " ".join(f"--set workloads.{name}.replicas=1" for name in ONCE)
 """Services beside the way of an object have one instance, for the sake of time."""
+PULLED: Final = "member3"
+REGISTERED: Final = "member4"
+LOG: Final = f"nats.{SYSTEM}.svc:4222"
+ADDONS: Final = {
+    "karmada-descheduler": "disabled",
+    "karmada-metrics-adapter": "enabled",
+    "karmada-scheduler-estimator": "enabled",
+    "karmada-search": "enabled",
+}
 ONLY_HERE: Final = """
 K="kubectl -n fleetlog-system create secret generic"
 $K control-authority --from-file=deploy/authority
@@ -36,77 +36,6 @@ $K control-front-proxy --from-file=deploy/authority/front-proxy
 $K control-log --from-file=deploy/ca.crt --from-file=deploy/hub.password \\
   --from-file=deploy/secrets-keys.json
 """
-
-
-class Installed:
-    """An installation in a cluster, and the control plane that it works for."""
-
-    def __init__(self, cluster: PodCluster, place: Path) -> None:
-        self.cluster = cluster
-        self.host = cluster.kubectl()
-        self.place = place
-        self._control: Kubectl | None = None
-
-    @property
-    def control(self) -> Kubectl:
-        """kubectl at the control plane, as its administrator."""
-        if self._control is None:
-            address = self.cluster.address_of("kube-apiserver", SYSTEM)
-            made = self.place / "control.kubeconfig"
-            text = (self.place / "deploy/kubeconfigs/admin").read_text()
-            assert SERVER in text
-            made.write_text(text.replace(SERVER, f"https://{address}:6443"))
-            self._control = Kubectl(made)
-        return self._control
-
-    def shell(self, script: str) -> str:
-        """Run commands as a user would, in the directory of the installation; raises Failed."""
-        told = {**os.environ, "KUBECONFIG": str(self.host.kubeconfig), "PATH": f"{COMMANDS}:{os.environ['PATH']}"}
-        done = subprocess.run(
-            ["bash", "-eu", "-c", script],
-            cwd=self.place,
-            env=told,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        if done.returncode:
-            raise Failed(f"{script}: {done.stderr}{done.stdout}; {self.cluster.unwell()}")
-        return done.stdout
-
-    def until_available(self) -> None:
-        """Wait until every workload has what it asks for."""
-        until_equal(f"workloads that lack pods ({self.cluster.unwell()})", self.lacking, {}, SECONDS)
-
-    def lacking(self) -> dict[str, str]:
-        """Workloads with fewer ready pods than they ask for, and what is known of these."""
-        found = {}
-        for one in self.host.items("deployments,statefulsets", SYSTEM):
-            wanted, status = one["spec"]["replicas"], one.get("status") or {}
-            if (have := status.get("availableReplicas", 0)) != wanted:
-                found[one["metadata"]["name"]] = f"{have} of {wanted}"
-        return found
-
-    def uid(self, pod: str) -> str:
-        """Which pod has this name now; empty for none."""
-        found = self.host.get("pod", pod, SYSTEM)
-        return str(found["metadata"]["uid"]) if found else ""
-
-    def pods(self, workload: str) -> list[str]:
-        """Names of the pods of a workload."""
-        return self.host.names("pods", SYSTEM, f"app.kubernetes.io/name={workload}")
-
-
-def documented(heading: str, end: str) -> str:
-    """The first block of commands below a heading of docs/deploy.md, up to a line; nothing else of it is ever run."""
-    _, found, section = (ROOT / "docs/deploy.md").read_text().partition(f"\n{heading}\n")
-    section = section.partition("\n## ")[0]
-    _, opened, block = section.partition("\n```sh\n")
-    block, closed, _ = block.partition("\n```\n")
-    script, stop, _ = block.partition(f"\n{end}\n")
-    assert all((found, opened, closed, stop)), f"docs/deploy.md has no block with {end!r} below {heading!r}"
-    return f"{script}\n"
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +48,12 @@ def installed(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     place = tmp_path_factory.mktemp("pods")
     with PodCluster(place, "fleetlog-test-pods") as cluster:
         made = Installed(cluster, place)
-        made.shell(documented("## In Kubernetes", "# only for the overlay:") + ONLY_HERE)
+        script = commands("## In Kubernetes\n", "# only for the overlay:")
+        made.shell(script + ONLY_HERE)
         began = time.monotonic()
-        made.host.apply(Path(__file__).parent / "manifests/control-plane.yaml")
+        # What is a neighbour of the installation begins with it.
+        for name in ("control-plane.yaml", "member.yaml"):
+            made.host.apply(MANIFESTS / name)
         chart = CHARTS / "fleetlog"
         made.shell(
             "kubectl label namespace fleetlog-system pod-security.kubernetes.io/enforce=restricted\n"
@@ -136,50 +68,93 @@ def installed(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         except Failed:
             print(made.host.run("get", "pods", "-A", "-o", "wide"))
             raise
-        print(f"start to ready: {time.monotonic() - began:.1f} s; pods: {len(cluster.containers())}")
+        print(f"start to ready: {time.monotonic() - began:.1f} s; {cluster.counted()}")
         yield made
 
 
 @pytest.fixture(scope="module")
 def member(installed: Installed) -> str:
     """A push member, joined by command."""
-    (pod,) = installed.host.names("pods", "default", "app=member1")
-    until("member1 is ready", lambda: not _unready(installed.host), SECONDS)
-    code, kubeconfig = installed.cluster.container(pod, "default").exec_run(["cat", "/data/kubeconfig"])
-    assert code == 0, kubeconfig
-    path = installed.place / "member1.kubeconfig"
-    path.write_bytes(kubeconfig)
-    installed.shell(f"karmadactl --kubeconfig {installed.control.kubeconfig} join member1 --cluster-kubeconfig {path}")
-    installed.control.run("wait", "--for=condition=Ready", "cluster/member1", "--timeout=60s")
-    return "member1"
+    return installed.join()
 
 
-def _unready(host: Kubectl) -> bool:
-    (pod,) = host.items("pods", "default", "app=member1")
-    return not any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"]["conditions"])
+def was_reloaded(installed: Installed, pod: str) -> bool:
+    """Whether the container beside a server of the log says that it had the server read its files again."""
+    return b"files changed; nats-server" in installed.cluster.containers_of(pod, SYSTEM)["reloader"].logs()
 
 
 def test_every_pod_runs_as_its_manifest_says(installed: Installed) -> None:
     pods = installed.host.items("pods", SYSTEM)
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     for pod in pods:
-        held = installed.cluster.container(pod["metadata"]["name"], SYSTEM).attrs
-        assert (held["Config"]["User"], held["HostConfig"]["ReadonlyRootfs"]) == ("65532:65532", True)
-        assert held["HostConfig"]["CapDrop"] == ["ALL"]
-        assert held["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
+        running = installed.cluster.containers_of(pod["metadata"]["name"], SYSTEM)
+        assert running.keys() == {one["name"] for one in pod["spec"]["containers"]}
+        for held in (one.attrs for one in running.values()):
+            assert (held["Config"]["User"], held["HostConfig"]["ReadonlyRootfs"]) == ("65532:65532", True)
+            assert held["HostConfig"]["CapDrop"] == ["ALL"]
+            assert held["HostConfig"]["SecurityOpt"] == ["no-new-privileges:true"]
 
 
 def test_nginx_runs_in_a_member(installed: Installed, member: str) -> None:
-    policy = yaml.safe_load((EXAMPLES / "nginx-propagation.yaml").read_text())
-    policy["spec"]["placement"] = {"clusterAffinity": {"clusterNames": [member]}}
-    installed.control.apply(EXAMPLES / "nginx-demo.yaml")
-    installed.control.apply(policy)
-    until_equal(
-        "summed status",
-        lambda: ((installed.control.get("deployment", "nginx") or {}).get("status") or {}).get("readyReplicas"),
-        2,
-    )
+    installed.runs_nginx(member)
     assert "nginx" in installed.shell(f"karmadactl --kubeconfig {installed.control.kubeconfig} get pods -C {member}")
+
+
+def test_the_chart_of_an_agent_makes_a_member(installed: Installed) -> None:
+    began = time.monotonic()
+    servers = {pod: installed.uid(pod) for pod in installed.pods("nats")}
+    script = commands("### The agent of a pull member\n")
+    for words, here in (("k8s/charts", str(CHARTS)), ("control.kubeconfig", str(installed.control.kubeconfig))):
+        script = script.replace(words, here)
+    installed.shell(script.replace("LOG:4222", LOG))
+    # The servers of the log do not know its account yet, and nobody but the second container of their pods tells them.
+    written = time.monotonic()
+    installed.shell(commands("### Reloads of the log\n").replace("HOST", str(installed.host.kubeconfig)))
+    for pod in servers:
+        until(f"{pod} has read the account", lambda pod=pod: was_reloaded(installed, pod), SECONDS)
+    print(f"the servers of the log read an account: {time.monotonic() - written:.1f} s")
+    installed.control.run("wait", "--for=condition=Ready", f"cluster/{PULLED}", "--timeout=90s")
+    installed.runs_pods(PULLED)
+    assert servers == {pod: installed.uid(pod) for pod in installed.pods("nats")}
+    print(f"a pull member by the chart of its agent: {time.monotonic() - began:.1f} s")
+    installed.shell(f"karmadactl --kubeconfig {installed.control.kubeconfig} unjoin {PULLED}")
+    assert installed.host.get("deployment", "web", "default") is None
+    installed.shell("helm uninstall agent --namespace karmada-system --wait")
+    assert installed.host.names("deployments,secrets", "karmada-system") == []
+
+
+def test_a_cluster_registers_itself(installed: Installed) -> None:
+    began = time.monotonic()
+    control = installed.control.kubeconfig
+    with forwarded(installed.cluster.address_of("nats", SYSTEM), 4222) as port:
+        at_log = f"--certs deploy --nats tls://{LOG} --through tls://127.0.0.1:{port}"
+        with installed.beside(f"fleetlog nats sign --kubeconfig {control} {at_log}", "ready"):
+            told = installed.shell(f"karmadactl --kubeconfig {control} token create --print-register-command")
+            installed.shell(f"{told.strip()} --cluster-name {REGISTERED}")
+        installed.control.run("wait", "--for=condition=Ready", f"cluster/{REGISTERED}", "--timeout=90s")
+        installed.runs_pods(REGISTERED)
+        print(f"a cluster that registers itself: {time.monotonic() - began:.1f} s")
+        host = installed.host.kubeconfig
+        installed.shell(f"karmadactl --kubeconfig {control} unregister {REGISTERED} --cluster-kubeconfig {host}")
+        assert installed.control.get("cluster", REGISTERED) is None
+        assert installed.host.get("deployment", "web", "default") is None
+        until("its pod is gone", lambda: not installed.host.names("pods", "karmada-system"), SECONDS)
+        assert installed.host.names("deployments,secrets", "karmada-system") == []
+        installed.shell(f"fleetlog nats revoke {REGISTERED} {at_log}")
+
+
+def test_addons_come_and_go(installed: Installed) -> None:
+    began = time.monotonic()
+    at = f"-n {SYSTEM} --karmada-kubeconfig {installed.control.kubeconfig}"
+    assert installed.addons(at) == ADDONS
+    installed.shell(f"karmadactl addons disable all --force {at}")
+    for service in ("estimator", "search"):
+        until(f"the pods of {service} are gone", lambda name=service: not installed.pods(name), SECONDS)
+    assert set(installed.addons(at).values()) == {"disabled"}
+    installed.shell(f"karmadactl addons enable all {at}")
+    assert set(installed.addons(at).values()) == {"enabled"}
+    assert [len(installed.pods(name)) for name in ("descheduler", "estimator", "search")] == [1, 1, 1]
+    print(f"add-ons come and go: {time.monotonic() - began:.1f} s")
 
 
 def test_nothing_is_lost_when_pods_end(installed: Installed, member: str) -> None:

@@ -1,4 +1,4 @@
-"""Asks a cluster over HTTP by kubectl's names for kinds: looking again and again starts no processes."""
+"""Asks a cluster over HTTP by kubectl's names for kinds: what tests do again and again starts no processes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from msgspec import Struct
 from schemas.manifest import Manifest
 
 _SECONDS: Final = 60.0
+_APPLY: Final = urlencode({"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"})
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -83,6 +84,23 @@ class Reader:
         """Delete an object, without waiting until it is gone; raises Unread."""
         self._read(f"{self._path(kind, namespace)}/{quote(name)}", "DELETE")
 
+    def patch(self, kind: str, name: str, patch: Manifest, namespace: str = "") -> Manifest:
+        """Change an object by a merge patch; raises Unread."""
+        path = f"{self._path(kind, namespace)}/{quote(name)}"
+        return self._read(path, "PATCH", patch, "application/merge-patch+json")
+
+    def apply(self, manifest: Manifest) -> Manifest:
+        """Apply an object, or the objects of a list, on the server; unknown fields are errors. Raises Unread."""
+        if manifest["kind"] == "List":
+            for item in manifest["items"]:
+                self.apply(item)
+            return manifest
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        path = self._path(f"{root} {manifest['kind']}", metadata.get("namespace", ""))
+        target = f"{path}/{quote(metadata['name'])}?{_APPLY}"
+        return self._read(target, "PATCH", _given(manifest), "application/apply-patch+yaml")
+
     def may(self, verb: str, resource: str, namespace: str = "default") -> bool:
         """Whether its user may do that to `deployments.apps` or `serviceaccounts/token`; raises Unread."""
         whole, _, group = resource.partition(".")
@@ -115,10 +133,13 @@ class Reader:
                     continue
                 kind = _Kind(root, item["name"], item["namespaced"])
                 short = item.get("shortNames") or ()
-                for name in filter(None, (item["name"], item.get("singularName"), item["kind"].lower(), *short)):
+                names = (f"{root} {item['kind']}", item["name"], item.get("singularName"), item["kind"].lower(), *short)
+                for name in filter(None, names):
                     self._kinds.setdefault(name, kind)
 
-    def _read(self, path: str, method: str = "GET", body: Manifest | None = None) -> Manifest:
+    def _read(
+        self, path: str, method: str = "GET", body: Manifest | None = None, media: str = "application/json"
+    ) -> Manifest:
         if self._context is None:
             self._load()
         kept: _Connection | None = getattr(self._kept, "connection", None)
@@ -129,21 +150,21 @@ class Reader:
             )
         used = kept.sock is not None
         try:
-            return self._asked(kept, path, method, body)
+            return self._asked(kept, path, method, body, media)
         except (OSError, HTTPException) as error:
             kept.close()
             # A connection may have ended meanwhile, with its server or because it was idle.
             if used and not isinstance(error, TimeoutError):
-                return self._read(path, method, body)
+                return self._read(path, method, body, media)
             raise Unread(0, f"{path}: {error!r}") from None
 
-    def _asked(self, connection: _Connection, path: str, method: str, body: Manifest | None) -> Manifest:
+    def _asked(self, connection: _Connection, path: str, method: str, body: Manifest | None, media: str) -> Manifest:
         sent = None if body is None else msgspec.json.encode(body)
-        connection.request(method, path, sent, {**self._headers, "Content-Type": "application/json"})
+        connection.request(method, path, sent, {**self._headers, "Content-Type": media})
         with connection.getresponse() as answer:
             text = answer.read()
         if answer.status not in (200, 201, 202):
-            raise Unread(answer.status, f"{path}: {answer.status} {text.decode(errors='replace')}")
+            raise Unread(answer.status, f"{path}: {answer.status} {_said(text)}")
         found: Manifest = msgspec.json.decode(text)
         return found
 
@@ -162,6 +183,20 @@ class Reader:
                 both.flush()
                 context.load_cert_chain(both.name)
         self._context = context
+
+
+def _said(text: bytes) -> str:
+    """The message of a Status, or the text of an answer that is none."""
+    try:
+        return str(msgspec.json.decode(text, type=dict)["message"])
+    except (msgspec.MsgspecError, KeyError):
+        return text.decode(errors="replace")
+
+
+def _given(manifest: Manifest) -> Manifest:
+    """What is applied: a field that is null is left out, as it is for kubectl."""
+    found = {name: value for name, value in manifest.items() if value is not None}
+    return {name: _given(value) if isinstance(value, dict) else value for name, value in found.items()}
 
 
 @functools.cache

@@ -102,12 +102,15 @@ def test_search_cache_lists_objects_of_all_members(registered: Space) -> None:
     space.policy(deployment, {"clusterAffinity": {"clusterNames": ["member1", "member2"]}})
     path = f"{SEARCH}/search/cache/apis/apps/v1/namespaces/{space.name}/deployments/{name}"
 
+    def cached() -> Manifest:
+        found: Manifest = json.loads(space.control.run("get", "--raw", path))
+        return found
+
     def origins() -> list[str]:
-        found = json.loads(space.control.run("get", "--raw", path))
-        assert found["kind"] == "DeploymentList"
-        return sorted(item["metadata"]["annotations"][MARK] for item in found["items"])
+        return sorted(item["metadata"]["annotations"][MARK] for item in cached()["items"])
 
     until_equal("clusters of the Deployment", origins, ["member1", "member2"])
+    assert cached()["kind"] == "DeploymentList"
 
 
 def test_members_are_read_as_one_cluster(registered: Space, everywhere: Kubectl) -> None:

@@ -130,6 +130,7 @@ def test_pages_about_the_log_go_as_written(
     assert "no problem" in type_in(typed(LOG_PAGES), place, environment, SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("environment", [SOON], indirect=True, ids=["soon"])
 def test_pages_of_foresight_and_autoscaling_go_as_written(
     place: Path, environment: dict[str, str], running: subprocess.Popen[str]
@@ -142,6 +143,7 @@ def test_pages_of_foresight_and_autoscaling_go_as_written(
     assert shown.count("Blast radius: 1 workload") >= 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("environment", [GATES], indirect=True, ids=["failover"])
 def test_other_pages_go_as_written(place: Path, environment: dict[str, str], running: subprocess.Popen[str]) -> None:
     shown = type_in(typed(OTHER_PAGES), place, environment, SECONDS)

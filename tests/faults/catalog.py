@@ -76,6 +76,7 @@ FAULTS = (
     Fault("autoscaler-killed", faults_autoscaler.killed, faults_autoscaler.Scaling, deployments=4, lasts=45),
     Fault("networking-killed", faults_services.killed, deployments=4, lasts=40),
     Fault("exporter-away", faults_services.away, faults_services.Unheard, deployments=4, lasts=60),
+    Fault("exporter-away-long", faults_services.long_away, faults_services.Unheard, deployments=4, lasts=155),
     Fault("exporter-flapping", faults_services.flapping, faults_services.Unheard, deployments=4, lasts=50),
     Fault("clock-forward", faults_clock.forward, Clocks, lasts=12),
     Fault("clock-back", faults_clock.back, Clocks, lasts=12),

@@ -30,7 +30,6 @@ from tests.faults.scene import Scene
 SERVICE: Final = "networking"
 SILENT_AFTER: Final = 8.0
 """Seconds after which a cluster that is not heard does not count in these rounds."""
-AWAY_SECONDS: Final = 24.0
 FLAPS: Final = 3
 FLAP_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 10.0
@@ -281,7 +280,7 @@ async def _is(scene: Scene, ready: str) -> bool:
     return any(entry["type"] == "Ready" and entry["status"] == ready for entry in conditions)
 
 
-async def away(scene: Scene) -> None:
+async def away(scene: Scene, seconds: float = 24.0) -> None:
     """A cluster is not heard for a while: what others offer leaves at once, what only it offers in its time."""
     ground = _unheard(scene)
     cut = scene.outcome.number % 2 == 0
@@ -289,7 +288,7 @@ async def away(scene: Scene) -> None:
     async def play(exports: _Exports) -> None:
         await scene.under_load()
         await asyncio.to_thread(ground.away, cut)
-        ends = time.monotonic() + AWAY_SECONDS
+        ends = time.monotonic() + seconds
         await scene.wait(f"{_FAR} is Unknown", lambda: _is(scene, "Unknown"))
         noticed = time.monotonic()
         solo = {imported_endpoint_slice_name(f"solo-{which}", _FAR) for which in "ab"}
@@ -314,9 +313,14 @@ async def away(scene: Scene) -> None:
         await asyncio.to_thread(ground.back)
         await scene.wait(f"{_FAR} is Ready", lambda: _is(scene, "True"))
         how = "connections cut" if cut else "everything held back"
-        scene.outcome.notes.append(f"{how} for {AWAY_SECONDS:.0f} s, the only one of a Service kept for {kept:.1f} s")
+        scene.outcome.notes.append(f"{how} for {seconds:.0f} s, the only one of a Service kept for {kept:.1f} s")
 
     await _round(scene, play)
+
+
+async def long_away(scene: Scene) -> None:
+    """The same, for two minutes."""
+    await away(scene, 120.0)
 
 
 async def flapping(scene: Scene) -> None:

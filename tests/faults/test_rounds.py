@@ -12,12 +12,13 @@ from tests.faults.ground import Ground
 from tests.faults.lanes import play, standing
 from tests.faults.run import again, row
 
-QUICK = (
-    *((STANDARD, number) for number in (1, 2, 3)),
-    ("kill-before-append", 1),
+ROUNDS = (
     ("kill-after-act", 1),
     ("member-500", 1),
-    ("template-again", 1),
+    *(
+        pytest.param(*played, marks=pytest.mark.long)
+        for played in (*((STANDARD, number) for number in (1, 2, 3)), ("kill-before-append", 1), ("template-again", 1))
+    ),
 )
 
 
@@ -36,7 +37,7 @@ def seed() -> int:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "number"), QUICK)
+@pytest.mark.parametrize(("name", "number"), ROUNDS)
 def test_after_a_fault_everything_is_as_the_policies_say(ground: Ground, seed: int, name: str, number: int) -> None:
     outcome = play(ground, BY_NAME[name], number, seed)
     found = "\n".join([row(outcome), *outcome.complaints[:20]])

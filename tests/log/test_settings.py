@@ -74,7 +74,7 @@ def test_unreadable_key_files_are_named(tmp_path):
         credentials(Settings(nats_token_file=str(tmp_path / "none")))
     token = tmp_path / "token"
     token.write_text("secret\n")
-    assert credentials(Settings(nats_token_file=str(token)))["token"] == "secret"
+    assert credentials(Settings(nats_token_file=str(token)))["token"]() == "secret"
 
 
 def test_log_lines_are_json_and_respect_the_level():

@@ -76,9 +76,14 @@ class PolicyWorld:
         self.templates: dict[ObjectKey, Manifest] = {}
         self.notes: list[Note] = []
         self._uids = 0
+        self._versions = 0
         self._dirty: dict[Any, None] = {}
         self.state = det.DetectorState(options=self.options)
         self._list_all([])
+
+    def goes_on_after(self, version: int) -> None:
+        """Give what is written next the versions after this one: what was written earlier may be seen later."""
+        self._versions = version
 
     # What users do.
 
@@ -271,15 +276,20 @@ class PolicyWorld:
         if manifest is None:
             self.policies.pop(key, None)
         else:
-            self.policies[key] = manifest
+            manifest = self.policies[key] = self._versioned(manifest)
         self._mark(det.take_policy(self.state, key, manifest))
 
     def _set_template(self, key: ObjectKey, manifest: Manifest | None) -> None:
         if manifest is None:
             del self.templates[key]
         else:
-            self.templates[key] = manifest
+            manifest = self.templates[key] = self._versioned(manifest)
         self._mark(det.take_template(self.state, key, manifest))
+
+    def _versioned(self, manifest: Manifest) -> Manifest:
+        """The object as the control plane stores it: all kinds share one sequence of versions."""
+        self._versions += 1
+        return {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": str(self._versions)}}
 
     def _patch(
         self, key: ObjectKey, labels: dict[str, str | None], annotations: dict[str, str | None], uid: str = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -218,7 +219,10 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def credentials(settings: Settings) -> dict[str, Any]:
-    """Options of the client for the identity that the settings name."""
+    """Options of the client for the identity that the settings name.
+
+    Passwords, tokens and credentials are read again with every connection; raises SettingsError for what is not there.
+    """
     options: dict[str, Any] = {"inbox_prefix": settings.nats_inbox_prefix.encode()}
     if settings.nats_creds:
         options["user_credentials"] = settings.nats_creds
@@ -227,9 +231,9 @@ def credentials(settings: Settings) -> dict[str, Any]:
     if settings.nats_user:
         options["user"], options["password"] = settings.nats_user, settings.nats_password
         if settings.nats_password_file:
-            options["password"] = _secret("NATS_PASSWORD_FILE", settings.nats_password_file)
+            options["password"] = _read_again("NATS_PASSWORD_FILE", settings.nats_password_file)
     if settings.nats_token_file:
-        options["token"] = _secret("NATS_TOKEN_FILE", settings.nats_token_file)
+        options["token"] = _read_again("NATS_TOKEN_FILE", settings.nats_token_file)
     return options
 
 
@@ -237,6 +241,19 @@ def access_options(settings: Settings) -> dict[str, Any]:
     """Options of the client for identity and TLS, for those that read the log's settings only; raises SettingsError."""
     context = tls_context(settings)
     return credentials(settings) | ({"tls": context} if context is not None else {})
+
+
+def _read_again(variable: str, path: str) -> Callable[[], str]:
+    """Reads a file that is exchanged while this runs; what was read last counts while it cannot be read."""
+    last = _secret(variable, path)
+
+    def read() -> str:
+        nonlocal last
+        with suppress(SettingsError):
+            last = _secret(variable, path)
+        return last
+
+    return read
 
 
 def _secret(variable: str, path: str) -> str:

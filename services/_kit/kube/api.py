@@ -108,14 +108,47 @@ class _Group(Struct, rename="camel"):
     preferred_version: _GroupVersion | None = None
 
 
-class _GroupList(Struct):
+class _ServedKind(Struct):
+    kind: str = ""
+
+
+class _Served(Struct, rename="camel"):
+    resource: str
+    response_kind: _ServedKind | None = None
+    scope: str = ""
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
+class _ServedVersion(Struct):
+    version: str
+    resources: tuple[_Served, ...] = ()
+    freshness: str = ""
+
+
+class _Name(Struct, frozen=True):
+    name: str = ""
+
+
+class ServedGroup(Struct):
+    """One group of an APIGroupDiscoveryList, its preferred version first."""
+
+    metadata: _Name = _Name()
+    versions: tuple[_ServedVersion, ...] = ()
+
+
+class GroupList(Struct):
+    """An APIGroupList, with `groups`, or an APIGroupDiscoveryList, with `items`."""
+
     kind: str = ""
     groups: tuple[_Group, ...] = ()
+    items: tuple[ServedGroup, ...] = ()
 
 
 status_decoder = msgspec.json.Decoder(Status)
 watch_event_decoder = msgspec.json.Decoder(WatchEvent)
-group_decoder = msgspec.json.Decoder(_GroupList)
+group_decoder = msgspec.json.Decoder(GroupList)
 resource_decoder = msgspec.json.Decoder(_ResourceList)
 _manifest = msgspec.json.Decoder(dict[str, Any])
 encode = msgspec.json.Encoder().encode

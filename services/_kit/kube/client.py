@@ -246,7 +246,7 @@ class KubeClient:
                     answer = await whole(response, limits, self._large)
                     if response.status >= 300:
                         raise _refused(response, answer)
-                    if accept == JSON:
+                    if accept.startswith(JSON):
                         check_json(answer, response.headers.get("Content-Type", ""))
                     if method != "GET":
                         fault_points.reach("after_act", path)

@@ -14,8 +14,10 @@ from typing import Any, Final
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import (
+    AuthorizationError,
     ConnectionClosedError,
     ConnectionDrainingError,
+    Error,
     MaxPayloadError,
     OutboundBufferLimitError,
     ProtocolError,
@@ -24,6 +26,9 @@ from nats.protocol.parser import Parser
 
 Handler = Callable[[Msg], None]
 
+REFUSED_PAUSE: Final = 1.0
+"""Seconds between two attempts of a client that the server refused after it was connected."""
+_REFUSED: Final = "authorization violation"
 _END: Final = b"\r\n"
 _WITH_HEADERS: Final = b"HMSG"
 _WITH_REPLY: Final = {b"MSG": 5, _WITH_HEADERS: 6}
@@ -146,6 +151,24 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         if writer is not None:
             writer.transport.abort()
         await super()._attempt_reconnect()
+
+    async def _process_err(self, err_msg: str) -> None:
+        # The server ends connections whose password was replaced while it ran. The library would close for good; the
+        # next attempt reads the password again.
+        if _REFUSED in err_msg.lower() and self.options["allow_reconnect"] and self.is_connected:
+            await self._process_op_err(AuthorizationError())
+            return
+        await super()._process_err(err_msg)
+
+    async def _process_connect_init(self) -> None:
+        again = self.is_reconnecting
+        try:
+            await super()._process_connect_init()
+        except Error as error:
+            if again and _REFUSED in str(error).lower():
+                # It stays so until a file or the users of the server change.
+                await asyncio.sleep(REFUSED_PAUSE)
+            raise
 
     async def close(self) -> None:
         """Close; whatever was not sent by now is dropped."""

@@ -36,7 +36,7 @@ _version: Final = msgspec.json.Decoder(_Version)
 
 
 class DiscoveryCache:
-    """What a member served when it was last asked for all of it, which takes a request for every group and version.
+    """What a member served when it was last asked for all of it, which may take a request for every version it serves.
 
     Times are those of the event loop.
     """

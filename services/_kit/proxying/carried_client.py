@@ -45,13 +45,23 @@ class CarriedClient(KubeClient):
         self._user = user_of(service)
 
     async def request(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, timeout: float = 0.0, **_: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float = 0.0,
+        **_: Any,
     ) -> bytes:
         """Send one request that reads; see KubeClient."""
         what = f"{method} {self.server}{path}"
         limits = self.limits
         try:
-            async with asyncio.timeout(timeout or limits.answer_seconds), self._opened(method, path, params) as answer:
+            async with (
+                asyncio.timeout(timeout or limits.answer_seconds),
+                self._opened(method, path, params, accept) as answer,
+            ):
                 body = await _whole(answer, limits)
                 _check(answer, body, what)
                 check_json(body, _header(answer, "content-type"))

@@ -30,7 +30,7 @@ from services._rules.proxying.inner_requests import BadPath, check_path, inner_r
 
 _MOST_POOLS: Final = 512
 """Members whose connections are kept for further requests."""
-_KEPT_SECONDS: Final = 15.0
+_KEPT_SECONDS: Final = 50.0
 """How long a connection is kept that nothing uses: shorter than members and what stands before them keep it."""
 _LONGEST_LINE: Final = 16 << 10
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})

@@ -31,6 +31,8 @@ AGENT_PREFIX: Final = "system:karmada:agent:"
 AGENTS_GROUP: Final = "system:karmada:agents"
 TOKEN_ANNOTATION: Final = "fleetlog.io/nats-user-token"
 URL_ANNOTATION: Final = "fleetlog.io/nats-url"
+AUTHORITY_ANNOTATION: Final = "fleetlog.io/nats-authority"
+"""Certificates (PEM) of the authority of the log's servers, where it is none that every system trusts."""
 _TOKEN: Final = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _ID: Final = re.compile(r"[a-z0-9]{6}")
 

@@ -26,7 +26,7 @@ from services._rules.proxying.header_rules import BadIdentity, identity_headers,
 from services._rules.proxying.inner_requests import BadPath, check_path
 from services._rules.proxying.request_records import plain
 
-_KEPT_SECONDS: Final = 15.0
+_KEPT_SECONDS: Final = 50.0
 _LONGEST_LINE: Final = 16 << 10
 _BROKEN: Final = (aiohttp.ClientError, OSError, ValueError, TimeoutError)
 

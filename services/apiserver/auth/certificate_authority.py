@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LIFETIME: Final = dt.timedelta(days=365 * 10)
 """Of certificates for which nothing else is said."""
+_OF_AUTHORITY: Final = 2 * LIFETIME
+"""A certificate lasts no longer than what signed it: one that is renewed in its last third has time left."""
 _BACKDATED = dt.timedelta(days=1)
 """A machine whose clock is set back soon after its installation goes on trusting what was made before."""
 
@@ -57,7 +59,7 @@ class Authority:
             return
         self._key = ec.generate_private_key(ec.SECP256R1())
         name = _name(self._name, ())
-        self._cert = _sign(name, name, self._key.public_key(), self._key, ca=True)
+        self._cert = _sign(name, name, self._key.public_key(), self._key, ca=True, lifetime=_OF_AUTHORITY)
         write_file(key_file, _key_pem(self._key))
         write_file(self.ca_file, self._cert.public_bytes(serialization.Encoding.PEM), 0o644)
 
@@ -65,6 +67,29 @@ class Authority:
     def ca_pem(self) -> bytes:
         """PEM of the authority's certificate."""
         return self.ca_file.read_bytes()
+
+    @property
+    def ends(self) -> dt.datetime:
+        """When the authority's certificate ends, and with it all that it signed."""
+        if self._cert is None:
+            self.load()
+        assert self._cert is not None
+        return self._cert.not_valid_after_utc
+
+    def signed(self, cert_pem: bytes) -> bool:
+        """Whether this authority signed a certificate."""
+        from cryptography import x509
+        from cryptography.exceptions import InvalidSignature
+
+        if self._cert is None:
+            self.load()
+        assert self._cert is not None
+        try:
+            x509.load_pem_x509_certificate(cert_pem).verify_directly_issued_by(self._cert)
+        except (InvalidSignature, TypeError, ValueError):
+            # Another key, another kind of key, or an issuer of another name.
+            return False
+        return True
 
     def server(self, names: tuple[str, ...]) -> tuple[Path, Path]:
         """Files of a serving certificate for host names and addresses, renewed when the names changed."""
@@ -95,9 +120,18 @@ class Authority:
         return cert_file, key_file
 
     def issue(
-        self, user: str, groups: tuple[str, ...], names: list[str] | None, *, peer: bool = False
+        self,
+        user: str,
+        groups: tuple[str, ...],
+        names: list[str] | None,
+        *,
+        peer: bool = False,
+        lifetime: dt.timedelta | None = None,
     ) -> tuple[bytes, bytes]:
-        """Certificate and key PEM; `names` makes it a serving certificate, `peer` one that serves and calls."""
+        """Certificate and key PEM; `names` makes it a serving certificate, `peer` one that serves and calls.
+
+        It is good for `lifetime`, or for that of the authority's certificates.
+        """
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -113,14 +147,14 @@ class Authority:
             self._key,
             names=names,
             peer=peer,
-            lifetime=self._lifetime,
+            lifetime=self._lifetime if lifetime is None else lifetime,
         )
         return cert.public_bytes(serialization.Encoding.PEM), _key_pem(key)
 
     def renew(self, cert_pem: bytes) -> tuple[bytes, bytes]:
-        """Certificate and key PEM with the subject, names and usage of a certificate that this authority signed.
+        """Certificate and key PEM with subject, names, usage and life of a certificate that this authority signed.
 
-        Raises ValueError for another's.
+        It ends with the authority at the latest. Raises ValueError for another's.
         """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -138,7 +172,9 @@ class Authority:
             names = [
                 str(one.value) for one in old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             ]
-        return self.issue(str(common), groups, names, peer=len(usage) > 1)
+        life = old.not_valid_after_utc - old.not_valid_before_utc - _BACKDATED
+        left = self._cert.not_valid_after_utc - dt.datetime.now(dt.UTC)
+        return self.issue(str(common), groups, names, peer=len(usage) > 1, lifetime=min(life, left))
 
 
 def _key_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:

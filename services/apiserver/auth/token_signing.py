@@ -28,6 +28,7 @@ _FORMER: Final = "HS256"
 _LEEWAY: Final = 60.0
 """Seconds that the clock of a signer may be ahead."""
 _MOST_BYTES: Final = 16_384
+_MOST_REMEMBERED: Final = 4_096
 
 
 class _Header(msgspec.Struct):
@@ -48,6 +49,8 @@ class ServiceAccountTokens:
         self._former = former
         self._public = self._key.public_key()
         self.key_id = _key_id(self._public)
+        self._signed: dict[str, bytes] = {}
+        """Texts of tokens whose signature was found to be good: that stays so, and finding it out is expensive."""
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """A compact JWT; claims may name another issuer."""
@@ -72,17 +75,29 @@ class ServiceAccountTokens:
         if len(token) > _MOST_BYTES or not token.isascii():
             return None
         try:
-            first = token.partition(".")[0]
-            header = msgspec.json.decode(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)), type=_Header)
-            if header.alg == ALGORITHM and header.kid == self.key_id:
-                body = _signatures().decode(token, self._public, algorithms=[ALGORITHM])
-            elif header.alg == _FORMER and self._former:
-                body = _signatures().decode(token, self._former, algorithms=[_FORMER])
-            else:
-                return None
+            body = self._signed.get(token)
+            if body is None:
+                body = self._body(token)
+                if body is None:
+                    return None
+                if len(self._signed) >= _MOST_REMEMBERED:
+                    self._signed.clear()
+                self._signed[token] = body
             return msgspec.json.decode(body, type=dict[str, Any])
         except (InvalidTokenError, msgspec.DecodeError, ValueError, RecursionError):
             return None
+
+    def _body(self, token: str) -> bytes | None:
+        """The text of a token that one of the keys has signed; raises where the signature is another one."""
+        first = token.partition(".")[0]
+        header = msgspec.json.decode(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)), type=_Header)
+        if header.alg == ALGORITHM and header.kid == self.key_id:
+            body: bytes = _signatures().decode(token, self._public, algorithms=[ALGORITHM])
+            return body
+        if header.alg == _FORMER and self._former:
+            former: bytes = _signatures().decode(token, self._former, algorithms=[_FORMER])
+            return former
+        return None
 
     def key_set(self) -> dict[str, Any]:
         """The JSON Web Key Set with which others check tokens."""

@@ -119,6 +119,8 @@ def schema_of(fields: list[Manifest]) -> Schema:
         "kind": {"description": kubernetes_description("", "kind"), "type": "string"},
         **root.get("properties", {}),
     }
+    # API servers refuse a definition that describes it.
+    root["properties"].get("metadata", {}).pop("description", "")
     _close(root, "")
     return root
 

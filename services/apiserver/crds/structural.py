@@ -146,7 +146,7 @@ def _resource(schema: Schema, path: str) -> Iterator[FieldError]:
     if meta.get("type") != "object":
         yield invalid(f"{where}.type", meta.get("type", ""), "must be object")
     named = meta.get("properties", {}).keys() <= {"name", "generateName"}
-    plain = all(name in ("type", "properties", "default", "description", "title") for name in meta)
+    plain = all(name in ("type", "properties", "default") or not value for name, value in meta.items())
     if not named or not plain:
         text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
         yield forbidden(where, text)

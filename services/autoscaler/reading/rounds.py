@@ -76,7 +76,11 @@ class Rounds:
         self.answers = dict.fromkeys(product(_SOURCES, _RESULTS), 0.0)
         """Answers of metric sources, by source and result."""
         self.samples = MemberSamples(
-            members, settings.metrics_at_once, settings.metrics_timeout, partial(self._heard, _SAMPLES)
+            members,
+            settings.metrics_at_once,
+            settings.metrics_timeout,
+            settings.horizontal_pod_autoscaler_sync_period,
+            partial(self._heard, _SAMPLES),
         )
         self._member_scales = MemberScales(members, partial(self._heard, _SCALES))
         self._attend = attend

@@ -11,6 +11,12 @@ from services._kit.kube.client import ApiError, Unreachable
 from services.autoscaler.reading.member_pods import MemberPods, PodUse
 
 NO_ANSWER: Final = "it did not answer"
+_AT_FIRST: Final = 8
+"""Members that are asked as soon as a round begins; the others follow one by one."""
+_SPREAD: Final = 0.2
+"""Share of the period over which the questions of a round are spread at most."""
+_LONGEST_GAP: Final = 0.03
+"""Seconds between two of those that follow, at most."""
 
 Uses = Mapping[tuple[str, str], PodUse]
 """What the pods of one cluster use, by namespace and name."""
@@ -19,14 +25,24 @@ Samples = Mapping[str, asyncio.Task[Uses | None]]
 
 
 class MemberSamples:
-    """Asks the followed members; `heard` is told of every question whether it was answered."""
+    """Asks the followed members; `heard` is told of every question whether it was answered.
+
+    The questions of a round are spread over a part of the `period`, in seconds: asked all at once, many members would
+    keep the processor from what the first of their answers bring about.
+    """
 
     def __init__(
-        self, members: Mapping[str, MemberPods], at_once: int, timeout: float, heard: Callable[[bool], None]
+        self,
+        members: Mapping[str, MemberPods],
+        at_once: int,
+        timeout: float,
+        period: float,
+        heard: Callable[[bool], None],
     ) -> None:
         self._members = members
         self._at_once = at_once
         self._timeout = timeout
+        self._spread = _SPREAD * period
         self._heard = heard
         self.requests = 0
         """Lists that members were asked for."""
@@ -45,9 +61,17 @@ class MemberSamples:
             self.problems = {cluster: problem for cluster, problem in self.problems.items() if cluster in wanted}
         # Members that did not answer last time are asked after all others, whose turn they would take.
         ordered = sorted(wanted, key=lambda cluster: bool(self.problems.get(cluster)))
-        return {cluster: part_of(group, self._asked(cluster, wanted[cluster], room)) for cluster in ordered}
+        began, gap = asyncio.get_running_loop().time(), min(self._spread / max(len(ordered), 1), _LONGEST_GAP)
+        return {
+            cluster: part_of(group, self._asked(cluster, wanted[cluster], room, began + gap * max(turn - _AT_FIRST, 0)))
+            for turn, cluster in enumerate(ordered, 1)
+        }
 
-    async def _asked(self, cluster: str, namespaces: Collection[str], room: asyncio.Semaphore) -> Uses | None:
+    async def _asked(
+        self, cluster: str, namespaces: Collection[str], room: asyncio.Semaphore, moment: float
+    ) -> Uses | None:
+        """Ask one member at a moment of the loop's clock, or later where others take long."""
+        await asyncio.sleep(moment - asyncio.get_running_loop().time())
         async with room:
             found, problem = await self._ask(cluster, namespaces)
         self.problems[cluster] = problem

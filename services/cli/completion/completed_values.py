@@ -10,7 +10,7 @@ from services._kit.kube.client import KubeClient, resource_path
 from services.cli.common.control_plane import kubeconfig_path, open_control, read_kubeconfig
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.completion.completer import Asked, Item
-from services.cli.members.clusters import CLUSTERS, ProxiedClient
+from services.cli.members.clusters import CLUSTERS, ProxiedClient, door_to_members
 from services.cli.objects.kind_lookup import discover, find
 
 _SECONDS: Final = 3.0
@@ -92,7 +92,9 @@ def _asked(asked: Asked, find_them: Find) -> list[Item]:
         async with asyncio.timeout(_SECONDS), open_control(_target(asked.given)) as control:
             named = asked.given.get("clusters") or ()
             one = named[0] if isinstance(named, list | tuple) and len(named) == 1 and "," not in named[0] else ""
-            inside = ProxiedClient(control.client, one) if one else control.client
+            inside = control.client
+            if one:
+                inside = ProxiedClient(control.client, one, await door_to_members(control.client))
             return list(await find_them(Place(control.client, inside, control.namespace)))
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from services.cli.completion.completed_values import contexts_of, members_of
 from services.cli.completion.completer import Asked, Item
 from services.cli.kubectl.flag_translation import sorted_out
 from services.cli.kubectl.kubectl_process import find_kubectl
+from services.cli.kubectl.passing_on import path_to_member
 from services.cli.kubectl.private_kubeconfig import one_context, written
 from services.cli.kubectl.verbs import CONTROL, MEMBERS, VERBS
 
@@ -50,7 +52,8 @@ def _kubectl(name: str, words: Sequence[str], incomplete: str, target: ControlPl
     try:
         path = kubeconfig_path(target.kubeconfig)
         program = find_kubectl(name)
-        with written(one_context(path, read_kubeconfig(path), target.context, cluster)) as kubeconfig:
+        below = asyncio.run(path_to_member(target, cluster)) if cluster else ""
+        with written(one_context(path, read_kubeconfig(path), target.context, below)) as kubeconfig:
             ended = subprocess.run(
                 [program, "__complete", name, *words, incomplete],
                 env={**os.environ, "KUBECONFIG": str(kubeconfig)},

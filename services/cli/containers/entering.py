@@ -26,7 +26,14 @@ from services.cli.installation.install_crds import apply_definitions, needed_def
 ADMIN_KUBECONFIG: Final = "kubeconfigs/admin"
 _SECONDS: Final = 180.0
 """How long an API server may take to start beside all the others."""
-_PLURALS: Final = {"Namespace": "namespaces", "Service": "services", "APIService": "apiservices"}
+PLURALS: Final = {
+    "APIService": "apiservices",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Namespace": "namespaces",
+    "Service": "services",
+}
+"""Kinds of the objects in aggregation.json."""
 
 
 async def enter(directory: Path, push: Sequence[str], pull: Sequence[str], replicas: int) -> int:
@@ -90,15 +97,16 @@ async def _answering(what: str, kubeconfig: Path) -> None:
 
 
 async def _put(client: KubeClient, manifest: Manifest) -> None:
-    """Create an object, or bring the one that is there to the same spec."""
+    """Create an object, or bring the one that is there to the same content; references to a role cannot change."""
     group, _, version = manifest["apiVersion"].rpartition("/")
     metadata = manifest["metadata"]
-    path = resource_path(group, version, _PLURALS[manifest["kind"]], metadata.get("namespace", ""))
+    path = resource_path(group, version, PLURALS[manifest["kind"]], metadata.get("namespace", ""))
     try:
         await client.create(path, manifest)
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
-        if "spec" in manifest:
-            changed = {"metadata": {"annotations": metadata.get("annotations", {})}, "spec": manifest["spec"]}
+        content: Manifest = {name: manifest[name] for name in ("rules", "spec", "subjects") if name in manifest}
+        if content:
+            changed = {"metadata": {"annotations": metadata.get("annotations", {})}, **content}
             await client.patch(f"{path}/{metadata['name']}", changed)

@@ -16,12 +16,15 @@ from services.cli.hosting.rolling_out import path_of
 KINDS: Final = (
     ("Deployment", "apps/v1"),
     ("StatefulSet", "apps/v1"),
+    ("CronJob", "batch/v1"),
     ("Service", "v1"),
     ("Secret", "v1"),
     ("ConfigMap", "v1"),
     ("ServiceAccount", "v1"),
     ("PodDisruptionBudget", "policy/v1"),
     ("NetworkPolicy", "networking.k8s.io/v1"),
+    ("RoleBinding", "rbac.authorization.k8s.io/v1"),
+    ("Role", "rbac.authorization.k8s.io/v1"),
 )
 """What an installation consists of, in the order in which it goes."""
 ETCD_LABEL: Final = "karmada.io/etcd"

@@ -18,8 +18,11 @@ _FILE: Final = Path(__file__).with_name("manifests.yaml")
 _WRITTEN_FOR: Final = "fleetlog-system"
 _WORKLOADS: Final = ("Deployment", "StatefulSet")
 _VALUES: Final = {"Deployment": "app-defaults", "StatefulSet": "app-defaults", "Secret": "secret-defaults"}
-STORE, SERVER, LOG = "etcd", "kube-apiserver", "nats"
+STORE, SERVER, LOG, RELOADER = "etcd", "kube-apiserver", "nats", "reloader"
+_RENEWAL: Final = "certificate-renewal"
 _EXTERNAL: Final = "fleetlog-external-etcd"
+_OURS: Final = "karmada-controller-manager"
+"""What Karmada calls everything that is none of these."""
 _PARTS: Final = {
     STORE: "etcd",
     LOG: "etcd",
@@ -28,7 +31,7 @@ _PARTS: Final = {
     "webhook": "karmada-webhook",
     "gateway": "karmada-aggregated-apiserver",
 }
-"""What Karmada calls a workload; all others are what its controller manager does."""
+"""What Karmada calls a workload."""
 
 
 def shipped() -> list[Manifest]:
@@ -84,10 +87,14 @@ def _placed(item: Manifest, wanted: Wanted) -> Manifest:
     metadata = item["metadata"]
     labels = {**(metadata.get("labels") or {}), **bootstrapping(item["kind"])}
     item["metadata"] = {**metadata, "namespace": wanted.namespace, "labels": labels}
+    if item["kind"] == "RoleBinding":
+        item["subjects"] = [{**subject, "namespace": wanted.namespace} for subject in item["subjects"]]
     name = _workload_of(item)
-    part = wanted.parts[_PARTS.get(name, "karmada-controller-manager")]
+    part = wanted.parts[_PARTS.get(name, _OURS)]
     if item["kind"] in _WORKLOADS:
-        _workload(item, name, part, wanted)
+        _workload(item["spec"], name, part, wanted)
+    elif item["kind"] == "CronJob":
+        _workload(item["spec"]["jobTemplate"]["spec"], name, part, wanted)
     elif item["kind"] == "Service" and name == SERVER:
         item["spec"] |= {"type": "NodePort"}
         item["spec"]["ports"][0]["nodePort"] = wanted.port
@@ -107,21 +114,25 @@ def _renamed(value: Any, old: str, new: str) -> Any:
     return [_renamed(each, old, new) for each in value] if isinstance(value, list) else value
 
 
-def _workload(item: Manifest, name: str, part: Part, wanted: Wanted) -> None:
-    spec = item["spec"]
+def _workload(spec: Manifest, name: str, part: Part, wanted: Wanted) -> None:
     pod = spec["template"]["spec"]
     container = pod["containers"][0]
     # The log has its own size: three servers that agree.
-    if part.replicas and spec["replicas"] and name != LOG:
+    if part.replicas and spec.get("replicas") and name != LOG:
         spec["replicas"] = part.replicas
     container["image"] = _image(container["image"], name, part, wanted)
-    container["imagePullPolicy"] = wanted.images.pull_policy
+    for beside in pod["containers"][1:]:
+        # It is the product's, whatever the first one is.
+        beside["image"] = _image(beside["image"], RELOADER, wanted.parts[_OURS], wanted)
+    for each in pod["containers"]:
+        each["imagePullPolicy"] = wanted.images.pull_policy
     if wanted.images.pull_secrets:
         pod["imagePullSecrets"] = [{"name": each} for each in wanted.images.pull_secrets]
     if part.priority:
         pod["priorityClassName"] = part.priority
     if name != LOG:
         pod |= part.pod
+    if name not in (LOG, _RENEWAL):
         if part.resources:
             container["resources"] = part.resources
         _arguments(container, name, part.arguments)

@@ -13,6 +13,7 @@ from services.cli.common.running import Failed
 from services.cli.hosting.host_manifests import external_secret, secret
 from services.cli.hosting.wanted_installation import Wanted
 from services.cli.installation import certificate_files
+from services.cli.renewal.renewed_pairs import FRONT_PROXY
 
 KUBECONFIG: Final = "karmada-apiserver.config"
 CLUSTER: Final = "karmada-apiserver"
@@ -104,6 +105,14 @@ def host_secrets(wanted: Wanted) -> list[Manifest]:
     for path in sorted((pki / "kubeconfigs").iterdir()):
         if path.name != "admin":
             texts[f"fleetlog-control-{path.name.replace('_', '-')}"] = {"kubeconfig": _text(path)}
+    if not any(wanted.authority):
+        texts["fleetlog-authority"] = {
+            **{f"ca.{end}": _text(pki / certificate_files.AUTHORITY / f"ca.{end}") for end in ("crt", "key")},
+            **{
+                f"front-proxy-ca.{end}": _text(pki / certificate_files.AUTHORITY / FRONT_PROXY / f"ca.{end}")
+                for end in ("crt", "key")
+            },
+        }
     etcd = wanted.etcd
     outside = {"ca.crt": etcd.ca, "tls.crt": etcd.cert, "tls.key": etcd.key}
     given = {name: _text(Path(path).expanduser()) for name, path in outside.items() if path}

@@ -24,7 +24,7 @@ from services.cli.hosting.init_options import InitOptions
 from services.cli.hosting.rolling_out import put, until_ready
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
 from services.cli.installation.certificate_files import GATEWAY_PORT, WEBHOOK_PORT
-from services.cli.installation.gateway_setup import api_services, gateway_service
+from services.cli.installation.gateway_setup import api_services, gateway_service, member_access
 from services.cli.installation.install_crds import apply_definitions, apply_webhooks, needed_definitions
 
 _FIRST: Final = (LOG, STORE)
@@ -141,6 +141,7 @@ async def _prepare(control: KubeClient, wanted: Wanted) -> None:
     for item in (
         *gateway_service(f"gateway.{wanted.namespace}.svc"),
         *api_services(bundle, GATEWAY_PORT),
+        *member_access(),
         *(() if await _told(control) else bootstrap_objects(control.server, bundle)),
     ):
         await put(control, item)

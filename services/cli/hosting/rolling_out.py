@@ -14,6 +14,8 @@ from services.cli.common.running import Failed, NotReady, patience
 from services.cli.common.waiting import wait_until
 
 MANAGER: Final = "karmadactl"
+_NOT_APPLIED: Final = ("APIService",)
+"""Kinds that a kube-apiserver 1.20 cannot apply: it breaks the connection off."""
 _APPLY: Final = "application/apply-patch+yaml"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _BAD_WAITING: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError"})
@@ -32,6 +34,9 @@ async def put(client: KubeClient, item: Manifest) -> None:
     metadata = item["metadata"]
     path = path_of(item["kind"], item["apiVersion"], metadata.get("namespace", ""), metadata["name"])
     try:
+        if item["kind"] in _NOT_APPLIED:
+            await _written(client, path, item)
+            return
         await client.request(
             "PATCH",
             path,
@@ -41,6 +46,15 @@ async def put(client: KubeClient, item: Manifest) -> None:
         )
     except ApiError as error:
         raise Failed(f"{item['kind']} {metadata['name']} cannot be written: {error.message or error}") from None
+
+
+async def _written(client: KubeClient, path: str, item: Manifest) -> None:
+    try:
+        await client.create(path.rpartition("/")[0], item)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+        await client.patch(path, item)
 
 
 async def until_ready(

@@ -78,6 +78,11 @@ def of_options(options: InitOptions) -> Wanted:
         notes.append("--crds: not needed, the definitions come with this command")
     if place.domain != "cluster.local":
         notes.append("--host-cluster-domain: not needed, no name here ends with it")
+    if certificates.ca_key:
+        notes.append(
+            "--ca-key-file: the key is not put into the cluster; certificates renew by themselves once Secret "
+            "fleetlog-authority has it (docs/deploy.md)"
+        )
     return Wanted(
         kubeconfig=host.kubeconfig,
         context=host.context,

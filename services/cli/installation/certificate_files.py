@@ -11,7 +11,6 @@ import datetime as dt
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -35,8 +34,11 @@ from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.layout import CONTROL as EMBEDDED
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.running import Failed, complain
-from services.cli.installation.gateway_setup import api_services, gateway_service
+from services.cli.installation.gateway_setup import api_services, gateway_service, member_access
 from services.cli.nats.nkeys import new_seed, public_key
+from services.cli.renewal.host_cluster import opened_host
+from services.cli.renewal.log_secrets import ACCOUNTS_KEY, ACCOUNTS_SECRET, check_accounts, write_secret
+from services.cli.renewal.renewed_pairs import FRONT_PROXY, FRONT_PROXY_NAME, SIGNER, Certificate, authorities_in
 from services.cli.search import search_setup
 
 ADMIN: Final = "fleetlog-admin"
@@ -50,15 +52,18 @@ WITH_CONTROL: Final = tuple(RULES)
 AUTHORIZATION: Final = "Node,RBAC"
 """How embedded control planes decide: by roles, and kubelets are confined to their node."""
 AGENTS: Final = "agents"
+AUTHORITY: Final = "authority"
+"""Directory with the authority's certificate and key."""
 SEED: Final = "nkey.seed"
+KEY: Final = "nkey.pub"
+"""In place of the seed, where an agent keeps that to itself."""
+CA: Final = "ca.crt"
 OBSERVER_PASSWORD: Final = "observer.password"
 """File with the password of people and programs that read the log and write nothing."""
 SYSTEM_PASSWORD: Final = "system.password"
 """File with the password of who asks the log's servers how they are."""
 PASSWORDS: Final = "passwords"
 """Directory with a file for the password of each service's user."""
-SIGNER: Final = "service-accounts"
-"""Name of the pair that signs the tokens of ServiceAccounts: with another key, all of them would end."""
 _MONITORING: Final = "system:monitoring"
 """The group that reads health and metrics."""
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
@@ -97,6 +102,39 @@ def write(
     return 0
 
 
+async def write_with_secrets(
+    directory: Path, agents: Sequence[str], dropped: Sequence[str], renewed: Sequence[str], *, namespace: str, host: str
+) -> int:
+    """Change users and accounts of the log, in a directory that is there and in the Secrets of a namespace.
+
+    `host` is the kubeconfig of its cluster, empty in a pod. Raises Failed.
+    """
+    if not made(directory):
+        raise Failed(f"{directory} holds no certificates yet: --secrets is for an installation that --out is of")
+    async with opened_host(host) as client:
+        await check_accounts(client, namespace, (directory / "hub.password").read_text(encoding="utf-8").strip())
+        write(directory, "", agents, dropped, renewed)
+        # Servers know a new password before a service is told it.
+        for name, files in log_secrets(renewed).items():
+            texts = {key: (directory / file).read_text(encoding="utf-8") for key, file in files.items()}
+            try:
+                print(f"Secret {name}: {await write_secret(client, namespace, name, texts)}", flush=True)
+            except Failed as error:
+                raise Failed(f"{error}; the files in {directory} are written: write it by hand") from None
+    return 0
+
+
+def log_secrets(renewed: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Secrets to write after accounts changed, and after these users got new passwords: files of their keys."""
+    found = {ACCOUNTS_SECRET: {ACCOUNTS_KEY: f"nats/{ACCOUNTS_KEY}"}}
+    for user in renewed:
+        if user == OBSERVER_USER:
+            found["fleetlog-log"] = {CA: CA, OBSERVER_PASSWORD: OBSERVER_PASSWORD}
+        elif user != SYSTEM_USER:
+            found[f"fleetlog-log-{user.replace('_', '-')}"] = {CA: CA, "password": f"{PASSWORDS}/{user}"}
+    return found
+
+
 def made(directory: Path) -> bool:
     """Whether a directory holds certificates already."""
     return (directory / "kubeconfigs").exists()
@@ -132,12 +170,12 @@ def make(
         raise Failed(f"{directory} holds certificates already; give another --out, or remove it to start afresh")
     from services._kit.content.master_keys import new_master_keys
 
-    authority = Authority(directory / "authority", lifetime=lifetime or LIFETIME)
+    authority = Authority(directory / AUTHORITY, lifetime=lifetime or LIFETIME)
     authority.load()
-    proxy = Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca", lifetime or LIFETIME)
+    proxy = Authority(directory / AUTHORITY / FRONT_PROXY, FRONT_PROXY_NAME, lifetime or LIFETIME)
     proxy.load()
     proxy.client("front-proxy-client", ())
-    private_text(directory / "ca.crt", authority.ca_pem.decode())
+    private_text(directory / CA, authority.ca_pem.decode())
     private_text(directory / "front-proxy-ca.crt", proxy.ca_pem.decode())
     for name, hosts in servers(namespace).items():
         wanted = sorted({*hosts, "localhost", "127.0.0.1", *(reached_by if name == "kube-apiserver" else ())})
@@ -162,7 +200,7 @@ def make(
     # Simulated members in containers leave their kubeconfigs here.
     (directory / "members").mkdir(exist_ok=True)
     bundle = base64.b64encode(authority.ca_pem).decode()
-    items = [*gateway_service("gateway"), *api_services(bundle, GATEWAY_PORT)]
+    items = [*gateway_service("gateway"), *api_services(bundle, GATEWAY_PORT), *member_access()]
     items += [search_setup.search_service("search"), search_setup.api_service(bundle, SEARCH_PORT)]
     # Makes the control plane send bindings and works to the gateway, and searches to search, by `kubectl apply`.
     private_json(directory / "aggregation.json", {"apiVersion": "v1", "kind": "List", "items": items})
@@ -197,10 +235,7 @@ def renew(directory: Path, now: dt.datetime) -> list[str]:
     """
     if not made(directory):
         raise Failed(f"{directory} holds no certificates yet; make them first")
-    authorities = [
-        Authority(directory / "authority"),
-        Authority(directory / "authority" / "front-proxy", "fleetlog-front-proxy-ca"),
-    ]
+    authorities = authorities_in(directory / AUTHORITY)
     renewed = []
     for path in sorted((directory / "tls").glob("*.crt")):
         if path.stem != SIGNER and (pair := _renewed(authorities, path, path.read_bytes(), now)) is not None:
@@ -217,22 +252,10 @@ def renew(directory: Path, now: dt.datetime) -> list[str]:
     return renewed
 
 
-def _renewed(authorities: Iterable[Authority], path: Path, pem: bytes, now: dt.datetime) -> tuple[bytes, bytes] | None:
+def _renewed(authorities: Sequence[Authority], path: Path, pem: bytes, now: dt.datetime) -> tuple[bytes, bytes] | None:
     """A new pair for a certificate that is in the last third of its life, None before."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        old = x509.load_pem_x509_certificate(pem)
-        life = old.not_valid_after_utc - old.not_valid_before_utc
-        if old.not_valid_after_utc - now > life / 3:
-            return None
-        for authority in authorities:
-            with suppress(ValueError, InvalidSignature):
-                return authority.renew(pem)
-    except ValueError as error:
-        raise Failed(f"{path} holds no certificate that can be read: {error}") from None
-    raise Failed(f"{path} was signed by none of the authorities in {path.parents[1] / 'authority'}: renew it there")
+    old = Certificate(str(path), pem, authorities)
+    return old.renewed() if old.due(now) else None
 
 
 def admit(directory: Path, agents: Iterable[str]) -> None:
@@ -248,11 +271,14 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         if not _CLUSTER.fullmatch(cluster):
             raise Failed(f"{cluster!r} is no name of a cluster: use at most 48 lower-case letters, digits and '-'")
         own = directory / AGENTS / cluster
-        if not (own / SEED).exists():
+        if not has_agent(directory, cluster):
             private_text(own / SEED, new_seed("user"))
         private_json(own / "cluster.json", {**_PULL_MEMBER, "metadata": {"name": cluster}})
-    seeds = sorted((directory / AGENTS).glob(f"*/{SEED}"))
-    known = [AgentIdentity(path.parent.name, public_key(path.read_text(encoding="utf-8"))) for path in seeds]
+    known = [
+        AgentIdentity(path.name, key)
+        for path in sorted((directory / AGENTS).glob("*"))
+        if (key := _agent_key(directory, path.name))
+    ]
     passwords = Passwords(
         hub=password.strip(),
         services={name: _password(directory / PASSWORDS / name) for name in SERVICES if name not in WITHOUT_LOG},
@@ -260,6 +286,25 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         system=_password(directory / SYSTEM_PASSWORD),
     )
     private_text(directory / "nats" / "accounts.conf", accounts_config(passwords, known))
+
+
+def enter(directory: Path, cluster: str, key: str) -> None:
+    """Give the agent an account whose public key this is, and which keeps the seed to itself; raises Failed."""
+    private_text(directory / AGENTS / cluster / KEY, key)
+    admit(directory, [cluster])
+
+
+def has_agent(directory: Path, cluster: str) -> bool:
+    """Whether an agent has a key."""
+    return bool(_agent_key(directory, cluster))
+
+
+def _agent_key(directory: Path, cluster: str) -> str:
+    """The public key of an agent; empty for one that has none."""
+    own = directory / AGENTS / cluster
+    if (own / SEED).exists():
+        return public_key((own / SEED).read_text(encoding="utf-8"))
+    return (own / KEY).read_text(encoding="utf-8").strip() if (own / KEY).exists() else ""
 
 
 def _renew(directory: Path, user: str) -> None:
@@ -282,10 +327,10 @@ def _password(path: Path) -> str:
 def shut_out(directory: Path, agents: Iterable[str]) -> None:
     """Take agents their keys; `admit` then writes accounts without them. Raises Failed for one that has none."""
     for cluster in agents:
-        seed = directory / AGENTS / cluster / SEED
-        if not _CLUSTER.fullmatch(cluster) or not seed.exists():
+        if not _CLUSTER.fullmatch(cluster) or not has_agent(directory, cluster):
             raise Failed(f"no agent of {cluster!r} in {directory / AGENTS}")
-        seed.unlink()
+        for name in (SEED, KEY):
+            (directory / AGENTS / cluster / name).unlink(missing_ok=True)
 
 
 def _pair(stem: Path, pair: tuple[bytes, bytes]) -> None:

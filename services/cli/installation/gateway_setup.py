@@ -13,7 +13,8 @@ from schemas.manifest import Manifest
 from services._kit.base.private_files import private_json, private_text
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import NAMESPACE_SYSTEM
-from services._rules.kubernetes.rbac.user_names import MASTERS
+from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
+from services._rules.kubernetes.rbac.user_names import AUTHENTICATED, MASTERS
 from services._rules.metrics.metric_questions import VERSIONS as METRICS
 from services.apiserver.core.delegated_resources import ANNOTATION as SERVES
 from services.cli.common.control_plane import read_kubeconfig
@@ -26,6 +27,7 @@ GATEWAY_SERVICE: Final = "fleetlog-gateway"
 _GROUP: Final = "work.karmada.io"
 PROXY: Final = "cluster.karmada.io/v1alpha1/clusters/proxy"
 """What the gateway answers for beside its own group."""
+_PROXY_VERBS: Final = ("get", "create", "update", "patch", "delete")
 _LOCAL: Final = "FLEETLOG_APISERVER_ALLOW_LOCAL_EXTENSIONS"
 _API_SERVICES: Final = resource_path("apiregistration.k8s.io", "v1", "apiservices")
 
@@ -130,6 +132,25 @@ def api_service(served: Served, bundle: str, service: Manifest) -> dict[str, Any
             "service": service,
         },
     }
+
+
+def member_access() -> list[Manifest]:
+    """A role by which a kube-apiserver lets everyone ask the gateway for members, and its binding.
+
+    The gateway asks whether the caller may use `clusters/proxy` of the cluster (cluster.karmada.io).
+    """
+    name = {"name": "fleetlog:members-through-gateway"}
+    rule = {"apiGroups": [_GROUP], "resources": ["clusters/proxy"], "verbs": list(_PROXY_VERBS)}
+    return [
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": name, "rules": [rule]},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": name,
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", **name},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": AUTHENTICATED}],
+        },
+    ]
 
 
 async def _register(client: KubeClient, manifest: dict[str, Any]) -> None:

@@ -107,6 +107,8 @@ fleetlog certs --out deploy
 fleetlog certs --out deploy --agent member3
 fleetlog certs --out deploy --log-user scheduler      # its password leaked
 fleetlog certs --out deploy --renew                   # certificates in the last third of their life
+fleetlog certs --out deploy --agent member3 --secrets fleetlog-system --kubeconfig host.yaml  # in a cluster that runs
+fleetlog certs --out deploy --renew --secrets fleetlog-system --kubeconfig host.yaml     # those in a cluster's Secrets
 """,
 )
 def certs(
@@ -123,10 +125,41 @@ def certs(
     renew: Annotated[
         bool, typer.Option("--renew", help="Make certificates again that are in the last third of their life.")
     ] = False,
+    secrets: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="With --agent, --drop-agent and --log-user: also the Secrets of this namespace. "
+            "With --renew: those in its Secrets, by the authority in --out, and no files.",
+        ),
+    ] = "",
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(help="With --renew --secrets: only this Secret; may be repeated. All of ours otherwise."),
+    ] = None,
+    kubeconfig: Annotated[
+        str, typer.Option(help="With --secrets: the cluster of the Secrets; in a pod the one around it if empty.")
+    ] = "",
 ) -> Work:
     """Make the certificates, kubeconfigs and secrets that compose.yaml and the manifests in k8s/ expect."""
     from services.cli.installation import certificate_files
 
+    if secrets or secret or kubeconfig:
+        from services.cli.common.running import Failed
+
+        changes = agent or drop_agent or log_user
+        if not secrets or bool(changes) == renew or (secret and not renew) or control:
+            raise Failed(
+                "--secrets NAMESPACE goes with --renew, or with --agent, --drop-agent and --log-user; "
+                "--kubeconfig goes with --secrets, and --secret with --renew and --secrets"
+            )
+        if changes:
+            return certificate_files.write_with_secrets(
+                out, agent or (), drop_agent or (), log_user or (), namespace=secrets, host=kubeconfig
+            )
+        from services.cli.renewal.secret_renewal import SECRETS, Renewal, renew_secrets
+
+        return renew_secrets(Renewal(secrets, secret or SECRETS, out / certificate_files.AUTHORITY, kubeconfig))
     return certificate_files.write(out, control, agent or (), drop_agent or (), log_user or (), certificates=renew)
 
 

@@ -13,7 +13,7 @@ from services.cli.common.running import Failed, patience
 from services.cli.kubectl.flag_translation import translate
 from services.cli.kubectl.kubectl_process import find_kubectl, run_kubectl
 from services.cli.kubectl.private_kubeconfig import one_context, written
-from services.cli.members.clusters import cluster
+from services.cli.members.clusters import cluster, door_to_members, proxy_path
 
 
 def pass_on(name: str, words: Sequence[str], before: ControlPlaneOptions, own_help: str) -> int:
@@ -23,17 +23,17 @@ def pass_on(name: str, words: Sequence[str], before: ControlPlaneOptions, own_he
         return _help(name, line.words, own_help)
     program = find_kubectl(f"karmadactl {name}")
     path = kubeconfig_path(line.target.kubeconfig)
-    view = one_context(path, read_kubeconfig(path), line.target.context, line.cluster)
-    if line.cluster:
-        asyncio.run(_check_member(line.target, line.cluster))
+    below = asyncio.run(path_to_member(line.target, line.cluster)) if line.cluster else ""
+    view = one_context(path, read_kubeconfig(path), line.target.context, below)
     with written(view) as kubeconfig:
         return run_kubectl(program, [name, *line.words], kubeconfig)
 
 
-async def _check_member(target: ControlPlaneOptions, name: str) -> None:
-    """Raises Failed unless the control plane has a member of this name."""
+async def path_to_member(target: ControlPlaneOptions, name: str) -> str:
+    """Where the control plane serves a member; raises Failed unless it has one of this name."""
     async with open_control(target) as control, patience(f"asking for cluster {name}"):
         await cluster(control.client, name)
+        return proxy_path(name, await door_to_members(control.client))
 
 
 def _help(name: str, words: Sequence[str], own_help: str) -> int:

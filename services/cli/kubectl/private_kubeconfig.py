@@ -14,21 +14,20 @@ import msgspec
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services.cli.common.running import Failed
-from services.cli.members.clusters import proxy_path
 
 NAME = "karmadactl"
 
 
-def one_context(source: Path, kubeconfig: Manifest, context: str, cluster: str = "") -> Manifest:
-    """What a kubeconfig says of one context, with the server of a member's proxy where one is named; raises Failed."""
+def one_context(source: Path, kubeconfig: Manifest, context: str, below: str = "") -> Manifest:
+    """What a kubeconfig says of one context, with a path of its server that leads to a member; raises Failed."""
     chosen = context or str(kubeconfig.get("current-context") or "")
     entry = _named(kubeconfig, "contexts", "context", chosen, source)
     server = dict(_named(kubeconfig, "clusters", "cluster", entry.get("cluster"), source))
     user = dict(_named(kubeconfig, "users", "user", entry.get("user"), source)) if entry.get("user") else {}
     if not isinstance(server.get("server"), str):
         raise Failed(f"kubeconfig {source}: cluster {entry.get('cluster')} names no server")
-    if cluster:
-        server["server"] = server["server"].rstrip("/") + proxy_path(cluster)
+    if below:
+        server["server"] = server["server"].rstrip("/") + below
     plugin = user.get("exec")
     if isinstance(plugin, dict) and "/" in str(plugin.get("command")):
         user["exec"] = {**plugin, "command": str(source.expanduser().parent.absolute() / plugin["command"])}

@@ -13,6 +13,8 @@ from services.cli.common.running import Failed
 
 CONTROL_LABEL: Final = "Karmada"
 CLUSTERS: Final = resource_path("cluster.karmada.io", "v1alpha1", "clusters")
+THROUGH: Final = resource_path("work.karmada.io", "v1alpha2", "clusters")
+"""Where the gateway is asked for members behind a kube-apiserver, which answers for Clusters itself."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -26,8 +28,9 @@ class Endpoint(Struct, frozen=True):
 class ProxiedClient(KubeClient):
     """A member, reached through the control plane's proxy with the caller's own credentials."""
 
-    def __init__(self, control: KubeClient, name: str) -> None:
-        self._path = proxy_path(name)
+    def __init__(self, control: KubeClient, name: str, door: str) -> None:
+        """`door` is that of `door_to_members`."""
+        self._path = proxy_path(name, door)
         self._control = control
         super().__init__(f"{control.server}{self._path}", ssl_context=None, headers={}, limits=control.limits)
 
@@ -60,9 +63,33 @@ class ProxiedClient(KubeClient):
         return self._control.watch(self._path + path, resource_version, params=params, accept=accept)
 
 
-def proxy_path(name: str) -> str:
+def proxy_path(name: str, door: str) -> str:
     """Where the control plane serves the API of a member."""
-    return f"{CLUSTERS}/{name}/proxy"
+    return f"{door}/{name}/proxy"
+
+
+async def door_to_members(control: KubeClient) -> str:
+    """The path below which a control plane serves its members; raises Failed where it sends nothing to the gateway."""
+    known = await _resources(control, CLUSTERS)
+    # An aggregated API would take the Clusters away from a kube-apiserver, which keeps them as custom resources.
+    if "clusters" not in known or "clusters/proxy" in known:
+        return CLUSTERS
+    try:
+        await _resources(control, THROUGH)
+    except ApiError as error:
+        raise Failed(
+            f"{control.server} does not lead to members: it sends nothing to the gateway ({error.message}). Of an "
+            "installation of `fleetlog up`, use the kubeconfig that it wrote, control.kubeconfig. Otherwise look at "
+            "`kubectl get apiservice v1alpha2.work.karmada.io`; where it is missing, apply aggregation.json of "
+            "`fleetlog certs`"
+        ) from None
+    return THROUGH
+
+
+async def _resources(control: KubeClient, path: str) -> set[str]:
+    """Names that discovery lists beside the resource of a path."""
+    listed = await control.get(path.rpartition("/")[0])
+    return {str(one.get("name")) for one in listed.get("resources") or ()}
 
 
 async def clusters(control: KubeClient, wanted: Sequence[str] = ()) -> list[Manifest]:
@@ -98,5 +125,6 @@ async def cluster(control: KubeClient, name: str) -> Manifest:
 
 async def members(control: KubeClient, wanted: Sequence[str] = ()) -> list[Endpoint]:
     """The members of a control plane behind its proxy, all or the wanted ones; raises as `clusters` does."""
-    found = await clusters(control, wanted)
-    return [Endpoint(name, ProxiedClient(control, name)) for name in (item["metadata"]["name"] for item in found)]
+    names = [item["metadata"]["name"] for item in await clusters(control, wanted)]
+    door = await door_to_members(control) if names else CLUSTERS
+    return [Endpoint(name, ProxiedClient(control, name, door)) for name in names]

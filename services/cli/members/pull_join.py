@@ -23,7 +23,7 @@ from services.cli.members.join import join, save_kubeconfig
 from services.cli.members.member_account import member_identity
 from services.cli.members.member_options import CREDENTIALS, IMPERSONATOR, NOTHING, REPORTS, JoinOptions
 from services.cli.members.membership import check_name, check_new, member_id, open_acting, open_member_file
-from services.cli.nats.account_claims import admit_here, expel, reachable
+from services.cli.nats.account_claims import admit_here, expel, reachable, trusted_authority
 from services.cli.nats.authority import DIRECTORY, Authority
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.nats.server_identities import admit, changed, server_pid, withdraw
@@ -32,6 +32,8 @@ CREDS: Final = "agent.creds"
 """File with the identity of an agent whose account was signed."""
 SEED: Final = "nkey.seed"
 """File with the identity of an agent whose key alone lets it in."""
+AUTHORITY: Final = "ca.crt"
+"""File with the authority of the log's servers, where the agent needs one."""
 _PASSWORD: Final = "the password of the services"
 
 
@@ -90,6 +92,8 @@ async def join_pull_member(target: ControlPlaneOptions, name: str, options: Join
         if signed is not None:
             authority, url = signed
             await admit_here(authority, url, name, place / CREDS)
+            if trusted := trusted_authority():
+                private_text(place / AUTHORITY, trusted)
             steps = start_agent(name, place, url)
         elif layout is not None and ours:
             await admit(layout, name)
@@ -162,13 +166,14 @@ def start_agent(name: str, place: Path, url: str, requests: str = "") -> str:
     settings = {
         "FLEETLOG_NATS_URL": url,
         **_identity(place),
+        **({"FLEETLOG_TLS_CA": str(place / AUTHORITY)} if (place / AUTHORITY).exists() else {}),
         "FLEETLOG_AGENT_CLUSTER": name,
         "FLEETLOG_AGENT_KUBECONFIG": str(kubeconfig) if kubeconfig.exists() else "KUBECONFIG-OF-THE-MEMBER",
         "FLEETLOG_AGENT_DATA_DIR": str(place / "known"),
         **({"FLEETLOG_AGENT_REQUESTS": requests} if requests else {}),
     }
     lines = [f"  {key}={shlex.quote(value)} \\" for key, value in settings.items()]
-    return "Start its agent beside the member (the two files may be moved there):\n" + "\n".join(
+    return "Start its agent beside the member (the files may be moved there):\n" + "\n".join(
         [*lines, "  python -m services.agent", ""]
     )
 
@@ -195,7 +200,10 @@ async def dismiss_agent(target: ControlPlaneOptions, name: str, signing: Signing
             ) from None
     layout = installation_of(target)
     if layout is None:
-        return f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"
+        return (
+            f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"
+            f"Where the log runs in a cluster: fleetlog nats revoke {name} --certs DIR --nats URL\n"
+        )
     if not _installation(layout).nats_url:
         await withdraw(layout, name)
         return ""

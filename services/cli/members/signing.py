@@ -24,7 +24,7 @@ from services.cli.common.layout import CONTROL, Layout
 from services.cli.common.running import Failed, complain
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name
-from services.cli.nats.account_claims import admit, reachable
+from services.cli.nats.account_claims import admit, reachable, trusted_authority
 from services.cli.nats.authority import Authority
 from services.cli.nats.server_identities import admit_key
 
@@ -38,9 +38,10 @@ _PAUSE: Final = 2.0
 
 
 class Grants(Protocol):
-    """Who lets agents in at the log's servers; `url` is theirs."""
+    """Who lets agents in at the log's servers; `url` is theirs, `authority` (PEM) whom agents believe to be them."""
 
     url: str
+    authority: str
 
     async def check(self) -> None:
         """Raises Failed while the servers could not be told."""
@@ -57,6 +58,7 @@ class OperatorGrants:
     def __init__(self, authority: Authority, url: str) -> None:
         self._authority = authority
         self.url = url
+        self.authority = trusted_authority()
 
     async def check(self) -> None:
         """Raises Failed while the servers are not reached."""
@@ -73,6 +75,7 @@ class InstallationGrants:
     def __init__(self, layout: Layout, url: str) -> None:
         self._layout = layout
         self.url = url
+        self.authority = ""
 
     async def check(self) -> None:
         """An installation that does not run is told by its files."""
@@ -188,6 +191,8 @@ async def _answer(client: KubeClient, grants: Grants, request: Manifest) -> None
         return
     token = await grants.admit(asked.cluster, asked.user)
     annotations = {rules.TOKEN_ANNOTATION: token, rules.URL_ANNOTATION: grants.url}
+    if grants.authority:
+        annotations[rules.AUTHORITY_ANNOTATION] = grants.authority
     await client.patch(f"{REQUESTS}/{name}", {"metadata": {"annotations": annotations}})
     await _decide(client, request, "Approved", f"the agent of {asked.cluster} is let in")
     complain(f"{asked.cluster}: its agent is let in, asked for by {request['spec'].get('username')}")

@@ -25,6 +25,7 @@ from services.cli.members.member_options import TokenOptions
 USAGES: Final = ("signing", "authentication")
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _SECRETS: Final = resource_path("", "v1", "secrets", rules.NAMESPACE)
+_INFO: Final = resource_path("", "v1", "configmaps", rules.INFO_NAMESPACE, rules.INFO_NAME)
 
 
 async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
@@ -62,6 +63,8 @@ async def create(target: ControlPlaneOptions, options: TokenOptions) -> int:
             if error.reason != "AlreadyExists":
                 raise
             raise Failed(f"a token with id {token[0]} exists already; delete it or use another one") from None
+        if "signing" in usages:
+            await _vouch(control.client, *token)
     text = ".".join(token)
     print(register_command(target, text) if options.print_register_command else text)
     return 0
@@ -108,8 +111,26 @@ async def delete(target: ControlPlaneOptions, words: tuple[str, ...]) -> int:
                 if error.status != 404:
                     raise
                 raise Failed(f"there is no bootstrap token {one}; see karmadactl token list") from None
+            await _vouch(control.client, one)
             print(f'bootstrap token "{one}" deleted')
     return 0
+
+
+async def _vouch(client: KubeClient, token_id: str, secret: str = "") -> None:
+    """Have a token vouch for the control plane, or without its secret no more.
+
+    The embedded API server does it by itself; beside a stock one no bootstrap signer has to run.
+    """
+    key = f"{rules.SIGNATURE_PREFIX}{token_id}"
+    try:
+        data = (await client.get(_INFO)).get("data") or {}
+        wanted = rules.sign(data.get(rules.INFO_KEY, ""), token_id, secret) if secret else None
+        if data.get(key) != wanted:
+            await client.patch(_INFO, {"data": {key: wanted}})
+    except ApiError as error:
+        # Without cluster-info there is nothing to vouch for; who may make tokens only leaves it to others.
+        if error.status not in (403, 404):
+            raise
 
 
 def register_command(target: ControlPlaneOptions, token: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +14,7 @@ import msgspec
 
 from services._kit.base.log_errors import LogError
 from services._kit.base.private_files import private_text
+from services._kit.base.settings import log_settings, tls_context
 from services._kit.log.connection import Connection
 from services._rules.identity.account_tokens import DELETE_SUBJECT, UPDATE_SUBJECT, creds_text
 from services.cli.common.running import Failed
@@ -39,7 +41,14 @@ class _Answer(msgspec.Struct):
 
 async def connect(url: str, creds: Path) -> Connection | str:
     """A connection with the identity of a credentials file, or why there is none."""
-    return await log_in(url, "fleetlog/claims", _TRY_SECONDS, user_credentials=str(creds))
+    tls = tls_context(log_settings(os.environ))
+    return await log_in(url, "fleetlog/claims", _TRY_SECONDS, user_credentials=str(creds), tls=tls)
+
+
+def trusted_authority() -> str:
+    """The authority (PEM) of the log's servers that this environment names; empty without one. Raises OSError."""
+    path = log_settings(os.environ).tls_ca
+    return Path(path).read_text(encoding="utf-8") if path else ""
 
 
 @asynccontextmanager
@@ -113,12 +122,10 @@ async def expel(authority: Authority, url: str, cluster: str) -> bool:
     return True
 
 
-async def revoke(authority: Authority, url: str, cluster: str) -> int:
+async def revoke(authority: Authority, url: str, cluster: str) -> None:
     """End the identity of a cluster's agent; raises Failed where it has none."""
     if not await expel(authority, url, cluster):
         raise Failed(f"no agent of {cluster} was let in with the keys in {authority.directory}")
-    print(f"The agent of {cluster} is shut out.")
-    return 0
 
 
 async def _expel(authority: Authority, system: Connection, cluster: str) -> None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Final
 
-import msgspec
-
-from services._kit.kube.answers.shapes import readable
-from services._kit.kube.api import BadAnswer, group_decoder, resource_decoder
-from services._kit.kube.client import ApiError, ApiResource, KubeClient
+from services._kit.kube.answers.discovery_answers import discover_preferred_first
+from services._kit.kube.client import ApiResource, KubeClient
 from services.cli.common.running import Failed
-
-_AT_ONCE: Final = 8
-"""Questions at a time: a handshake for each of fifty groups costs both sides more than waiting for a connection."""
 
 
 async def discover(client: KubeClient) -> list[ApiResource]:
@@ -22,32 +14,7 @@ async def discover(client: KubeClient) -> list[ApiResource]:
 
     A group whose server does not answer is left out.
     """
-    listed = readable(group_decoder, await client.request("GET", "/apis"), "the groups of /apis").groups
-    places = [("", "v1")]
-    others = []
-    for group in listed:
-        preferred = group.preferred_version or (group.versions[0] if group.versions else None)
-        if preferred is not None:
-            places.append((group.name, preferred.version))
-            others += [(group.name, item.version) for item in group.versions if item.version != preferred.version]
-    turns = asyncio.Semaphore(_AT_ONCE)
-    found = await asyncio.gather(*(_served(client, turns, *place) for place in (*places, *others)))
-    return [resource for resources in found for resource in resources]
-
-
-async def _served(client: KubeClient, turns: asyncio.Semaphore, group: str, version: str) -> list[ApiResource]:
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    try:
-        async with turns:
-            answer = await client.request("GET", path)
-        listed = readable(resource_decoder, answer, f"the resources of {path}")
-    except (ApiError, BadAnswer):
-        return []
-    return [
-        msgspec.structs.replace(resource, group=group, version=version)
-        for resource in listed.resources
-        if "/" not in resource.name
-    ]
+    return await discover_preferred_first(client.request, client.limits)
 
 
 def find(resources: Sequence[ApiResource], word: str) -> ApiResource:

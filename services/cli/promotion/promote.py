@@ -20,7 +20,7 @@ from services.cli.common.control_plane import client_of, open_control, read_kube
 from services.cli.common.karmadactl_options import ControlPlaneOptions, MemberFile
 from services.cli.common.printing import as_json, as_yaml, check_output
 from services.cli.common.running import Failed, complain, patience
-from services.cli.members.clusters import ProxiedClient, cluster
+from services.cli.members.clusters import ProxiedClient, cluster, door_to_members
 from services.cli.objects.kind_lookup import discover, find, kind_of, one_object
 from services.cli.promotion.dependency_levels import open_levels
 from services.cli.promotion.object_policies import promotion_policy
@@ -237,7 +237,7 @@ async def _open_member(control: KubeClient, options: PromoteOptions) -> AsyncIte
     await cluster(control, options.cluster)
     file = options.file
     if not file.path:
-        yield ProxiedClient(control, options.cluster)
+        yield ProxiedClient(control, options.cluster, await door_to_members(control))
         return
     kubeconfig = read_kubeconfig(Path(file.path))
     member = await client_of(Path(file.path), kubeconfig, _chosen(kubeconfig, file, options.cluster))

@@ -1,1 +1,1 @@
-"""Clusters that make themselves pull members with a token: register deploys their agent, unregister removes it."""
+"""Clusters that make themselves pull members: register deploys their agent, `fleetlog nats` lets it in."""

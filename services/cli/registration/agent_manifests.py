@@ -17,6 +17,8 @@ from services.cli.registration.confined_pods import confined_container, confined
 NAME: Final = "karmada-agent"
 ACCOUNT: Final = "karmada-agent-sa"
 SECRET: Final = "karmada-kubeconfig"
+AUTHORITY: Final = "ca.crt"
+"""Key of that Secret, and file beside an agent's identity: whom it believes to be the log."""
 _RUN: Final = "/run/fleetlog/agent"
 _DATA: Final = "/data"
 _OF_POD: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -35,6 +37,8 @@ class AgentPlan(Struct, frozen=True, kw_only=True):
     """The file with which it logs in, as text."""
     signed: bool
     """Whether that is a file of credentials, else the seed of a key."""
+    authority: str = ""
+    """Certificates (PEM) of the authority of the log's servers; empty: one that every system trusts."""
     requests: str = ""
     """Which requests of people it answers; empty: none."""
     image: str = ""
@@ -83,7 +87,11 @@ def agent_objects(plan: AgentPlan) -> list[Manifest]:
             "kind": "Secret",
             "metadata": {**metadata, "name": SECRET},
             "type": "Opaque",
-            "stringData": {"identity": plan.identity, "kubeconfig": _kubeconfig(plan.cluster)},
+            "stringData": {
+                "identity": plan.identity,
+                "kubeconfig": _kubeconfig(plan.cluster),
+                **({AUTHORITY: plan.authority} if plan.authority else {}),
+            },
         },
         {
             "apiVersion": "apps/v1",
@@ -110,6 +118,7 @@ def _pod(plan: AgentPlan) -> Manifest:
     settings = {
         "FLEETLOG_NATS_URL": plan.url,
         ("FLEETLOG_NATS_CREDS" if plan.signed else "FLEETLOG_NATS_NKEY_FILE"): f"{_RUN}/identity",
+        **({"FLEETLOG_TLS_CA": f"{_RUN}/{AUTHORITY}"} if plan.authority else {}),
         "FLEETLOG_AGENT_CLUSTER": plan.cluster,
         "FLEETLOG_AGENT_KUBECONFIG": f"{_RUN}/kubeconfig",
         "FLEETLOG_AGENT_DATA_DIR": _DATA,

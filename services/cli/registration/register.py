@@ -35,7 +35,7 @@ from services.cli.members.join import save_kubeconfig
 from services.cli.members.member_account import MemberAccess, member_identity
 from services.cli.members.member_options import RegisterOptions
 from services.cli.members.membership import check_name, member_id, open_member_file
-from services.cli.members.pull_join import CREDS, SEED, start_agent
+from services.cli.members.pull_join import AUTHORITY, CREDS, SEED, start_agent
 from services.cli.members.signing import REQUESTS, TRAIT_PREFIX
 from services.cli.members.token import ca_hashes
 from services.cli.nats.nkeys import key_of, new_seed
@@ -56,6 +56,15 @@ class _Plane(Struct, frozen=True):
     def call(self, method: str, path: str, token: str = "", body: Manifest | None = None) -> Manifest:
         """One request; raises Failed with the server's words."""
         return _call(self.url, method, path, _context(self.ca_pem), token, body)
+
+
+class _LetIn(Struct, frozen=True):
+    """What an agent needs beside its key: the token of its user (empty where the key is enough), and the log."""
+
+    token: str
+    url: str
+    authority: str
+    """Of the log's servers; empty for one that every system trusts."""
 
 
 async def register(options: RegisterOptions) -> int:
@@ -92,17 +101,19 @@ async def register(options: RegisterOptions) -> int:
             print(f"cluster({name}) would be registered (dry run)")
             return 0
         seed = new_seed("user")
-        user_token, url = await _ask(plane, options, name, _said(identity, given, options), seed, seconds)
-        text = creds_text(user_token, seed) if user_token else seed
+        let_in = await _ask(plane, options, name, _said(identity, given, options), seed, seconds)
+        text = creds_text(let_in.token, seed) if let_in.token else seed
         if place is None:
-            await _deploy(member, name, url, text, options, signed=bool(user_token))
+            await _deploy(member, name, let_in, text, options)
         else:
-            private_text(place / (CREDS if user_token else SEED), text)
+            private_text(place / (CREDS if let_in.token else SEED), text)
+            if let_in.authority:
+                private_text(place / AUTHORITY, let_in.authority)
             access = await member_identity(member, name, given, options.namespace)
             save_kubeconfig(place / "member.kubeconfig", access, name)
     print(f"cluster({name}) is joined successfully")
     if place is not None:
-        print(start_agent(name, place, url, _requests(options)), end="")
+        print(start_agent(name, place, let_in.url, _requests(options)), end="")
     return 0
 
 
@@ -134,17 +145,16 @@ async def left_of_agents(member: KubeClient, namespace: str) -> list[str]:
     return found
 
 
-async def _deploy(
-    member: KubeClient, name: str, url: str, identity: str, options: RegisterOptions, *, signed: bool
-) -> None:
+async def _deploy(member: KubeClient, name: str, let_in: _LetIn, identity: str, options: RegisterOptions) -> None:
     """Run the agent in the member; raises Failed where it does not get ready."""
     pods = options.pods
     plan = AgentPlan(
         cluster=name,
         namespace=pods.namespace,
-        url=url,
+        url=let_in.url,
         identity=identity,
-        signed=signed,
+        signed=bool(let_in.token),
+        authority=let_in.authority,
         requests=_requests(options),
         image=pods.image,
         replicas=pods.replicas,
@@ -197,11 +207,8 @@ async def discover(options: RegisterOptions, token: tuple[str, str], seconds: fl
 
 async def _ask(
     plane: _Plane, options: RegisterOptions, name: str, said: Mapping[str, str], seed: str, seconds: float
-) -> tuple[str, str]:
-    """The token of the agent's user and the URL of the log's servers; raises Failed when the request is denied.
-
-    The token is empty where the key alone lets the agent in.
-    """
+) -> _LetIn:
+    """What the control plane answers; raises Failed when the request is denied."""
     body = {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -225,7 +232,8 @@ async def _ask(
                 raise Failed(f"the control plane does not let {name} in: {condition.get('message')}")
         found = live["metadata"].get("annotations") or {}
         if rules.TOKEN_ANNOTATION in found:
-            return found[rules.TOKEN_ANNOTATION], found.get(rules.URL_ANNOTATION, "")
+            url, authority = (found.get(each, "") for each in (rules.URL_ANNOTATION, rules.AUTHORITY_ANNOTATION))
+            return _LetIn(found[rules.TOKEN_ANNOTATION], url, authority)
         if time.monotonic() + _PAUSE > deadline:
             raise Failed(
                 f"no answer to the request {asked['metadata']['name']}; where the operator's keys are, or the "

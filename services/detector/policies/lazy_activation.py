@@ -10,7 +10,7 @@ import msgspec
 from schemas.events.template import TemplateChanged
 from schemas.manifest import Manifest
 from services._rules import constants as const
-from services.detector.policies.policy_view import PolicyView
+from services.detector.policies.policy_view import PolicyView, version_of
 
 _OURS: Final = ".karmada.io"
 """Part of the names of labels and annotations that are no change by a user."""
@@ -37,6 +37,15 @@ def held_back(
     if recorded is None:
         return waited
     return (bears or waited) and not _edited(recorded, manifest, digest)
+
+
+def precedes(manifest: Manifest, view: PolicyView) -> bool:
+    """Whether a template that no policy matched so far is older than the policy, as it stands.
+
+    One that was written later may be seen earlier: watches of two kinds are not in step. Versions of objects of several
+    kinds grow together where one store keeps them, as the store of a control plane does.
+    """
+    return not 0 < view.since < version_of(manifest)
 
 
 def ours(name: str) -> bool:

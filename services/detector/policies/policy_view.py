@@ -23,13 +23,17 @@ _FINALIZERS: Final = {
 
 
 class PolicyView(Struct, frozen=True):
-    """A policy as it stands in the control plane; `match` is None for all but propagation policies."""
+    """A policy as it stands in the control plane; `match` is None for all but propagation policies.
+
+    `since` is the resource version with which its generation was seen first; 0 where that is not a number.
+    """
 
     key: PolicyKey
     manifest: Manifest
     uid: str
     generation: int
     match: Policy | None
+    since: int = 0
 
     @property
     def spec(self) -> Manifest:
@@ -81,7 +85,17 @@ def viewed(key: PolicyKey, manifest: Manifest, before: PolicyView | None) -> Pol
             known = before.match.selectors
         match = compile_policy(manifest, known)
     metadata = manifest["metadata"]
-    return PolicyView(key, manifest, str(metadata.get("uid", "")), int(metadata.get("generation", 0)), match)
+    uid, generation = str(metadata.get("uid", "")), int(metadata.get("generation", 0))
+    since = version_of(manifest)
+    if before is not None and (before.uid, before.generation) == (uid, generation):
+        since = before.since
+    return PolicyView(key, manifest, uid, generation, match, since)
+
+
+def version_of(manifest: Manifest) -> int:
+    """The resource version of an object; 0 where it is not a number."""
+    version = str(manifest["metadata"].get("resourceVersion") or "")
+    return int(version) if version.isascii() and version.isdigit() else 0
 
 
 def id_label(key: PolicyKey) -> str:

@@ -56,16 +56,20 @@ class CallerReviews:
         self._front = front
         self._known: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
 
-    async def admit(self, request: BaseRequest, identity: Identity, cluster: str) -> Caller:
+    async def admit(self, request: BaseRequest, identity: Identity, cluster: str, *, authorized: bool = True) -> Caller:
         """The caller, once it may reach the cluster with this method; raises ApiError 401, 403 and 503."""
         asked = Asked(verb_of(request.method), request.rel_url.raw_path, CLUSTERS, "", cluster, SUBRESOURCE)
-        return await self.permit(request, identity, asked)
+        return await self.permit(request, identity, asked, authorized=authorized)
 
-    async def permit(self, request: BaseRequest, identity: Identity, asked: Asked) -> Caller:
-        """The caller, once it may do what is asked; raises ApiError 401, 403 and 503."""
+    async def permit(
+        self, request: BaseRequest, identity: Identity, asked: Asked, *, authorized: bool = True
+    ) -> Caller:
+        """The caller, once it may do what is asked; raises ApiError 401, 403 and 503.
+
+        `authorized`: an API server that sends the request on has asked for just this right.
+        """
         posing = impersonation(request)
-        if not identity.authorization and not identity.installation:
-            # The API server that proxies has authorized the request.
+        if authorized and not identity.authorization and not identity.installation:
             return _nameable(Caller(identity.user, identity.groups))
         if self._front is not None and self._front.lends(identity):
             await self._front.permit(request, identity, asked)

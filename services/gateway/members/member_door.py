@@ -27,6 +27,7 @@ from services._kit.proxying.member_exchange import (
 )
 from services._rules.proxying.header_rules import to_member, upgrade_of
 from services._rules.proxying.inner_requests import METHODS, BadPath, inner_path, lasts, watches
+from services.apiserver.core.request import split_path
 from services.apiserver.core.status_errors import ApiError, bad_request, method_not_allowed
 from services.gateway.front.caller_reviews import CallerReviews
 from services.gateway.members.every_member import EVERY, EveryMember
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = ["apis", "cluster.karmada.io", "v1alpha1", "clusters"]
 """The path of Clusters; a name and `proxy` follow."""
+THROUGH: Final = ["apis", "work.karmada.io", "v1alpha2", "clusters"]
+"""The same below a group that every control plane sends here: a kube-apiserver answers for Clusters itself."""
 _SEGMENTS: Final = len(PREFIX) + 2
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -78,7 +81,7 @@ class MemberDoor:
 
     def concerns(self, parts: list[str]) -> bool:
         """Whether a path leads to a member."""
-        return len(parts) >= _SEGMENTS and parts[:4] == PREFIX and parts[5] == "proxy"
+        return len(parts) >= _SEGMENTS and parts[:4] in (PREFIX, THROUGH) and parts[5] == "proxy"
 
     async def answer(
         self, request: BaseRequest, query: dict[str, str], identity: Identity, parts: list[str]
@@ -87,7 +90,8 @@ class MemberDoor:
         name = parts[4]
         if request.method not in METHODS:
             raise method_not_allowed()
-        caller = await self.reviews.admit(request, identity, name)
+        # Who may use the other path at the API server has not been asked for the right to this cluster.
+        caller = await self.reviews.admit(request, identity, name, authorized=parts[:4] == PREFIX)
         if name != EVERY and _NAME.fullmatch(name) is None:
             raise _not_found(name)
         if self._ways is None:
@@ -139,7 +143,7 @@ class MemberDoor:
         began = time.monotonic()
         traffic = Traffic()
         code, problem = 499, ""
-        prefix = f"/{'/'.join(PREFIX)}/{asked.cluster}/proxy"
+        prefix = f"/{'/'.join(split_path(request.rel_url.raw_path)[:4])}/{asked.cluster}/proxy"
         try:
             exchange = await self._opened(transport, request, asked, traffic, lasting=lasting)
             code = exchange.status

@@ -133,16 +133,14 @@ class UsageAt:
         self._now = now
         self._shares: dict[str, tuple[float, float]] = {}
         self._wished: dict[str, Usage] = {}
+        self._used: dict[tuple[str, str], dict[str, Usage]] = {}
 
     def pod(self, pod: Manifest) -> dict[str, Usage]:
         """What each container of a pod uses; empty where nothing runs."""
         if not self._runs(pod):
             return {}
         cpu, memory = self._share(pod["spec"]["nodeName"])
-        return {
-            name: Usage(used.cpu_milli * cpu, used.memory_bytes * memory)
-            for name, used in usage_of(pod, self._load(pod), self._now).items()
-        }
+        return {name: Usage(used.cpu_milli * cpu, used.memory_bytes * memory) for name, used in self._wish(pod).items()}
 
     def node(self, name: str) -> Usage | None:
         """What a node uses; None where its kubelet does not say."""
@@ -151,13 +149,21 @@ class UsageAt:
         (cpu, memory), wished = self._share(name), self._wished[name]
         return SYSTEM.plus(Usage(wished.cpu_milli * cpu, wished.memory_bytes * memory))
 
+    def _wish(self, pod: Manifest) -> dict[str, Usage]:
+        """What each container of a pod would use on a node with room for all."""
+        place = pod["metadata"].get("namespace", ""), pod["metadata"]["name"]
+        found = self._used.get(place)
+        if found is None:
+            found = self._used[place] = usage_of(pod, self._load(pod), self._now)
+        return found
+
     def _share(self, node: str) -> tuple[float, float]:
         """By how much the pods of a node get less than they would use, because it has no more."""
         if node not in self._shares:
             wished = Usage()
             for pod in self._state.pods_on(node).values():
                 if self._runs(pod):
-                    for used in usage_of(pod, self._load(pod), self._now).values():
+                    for used in self._wish(pod).values():
                         wished = wished.plus(used)
             capacity = self._state.capacity.get(node, {})
             cpu = max(capacity.get("cpu", 0) - SYSTEM.cpu_milli, 0)

@@ -7,22 +7,24 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Final, Self
 
 import docker
-import msgspec
+import structlog
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import IPAMConfig, IPAMPool
 
 from k8s.shared import IMAGE
 from schemas.manifest import Manifest
-from services._kit.kube.client import ApiError, KubeClient, Unreachable
+from services._kit.kube.client import KubeClient
 from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.core.request_context import Identity
 from services.apiserver.kinds.kind_catalog import builtin_registry
@@ -35,43 +37,26 @@ from services.member_sim.embedded import Embedded
 from services.member_sim.loop import Loop
 from services.member_sim.world.world_model import NODES, NOTHING, PODS, Config, Decision, Key, Turn
 from services.member_sim.world.world_state import State
-from tests.containers.cluster.kubelet import Kubelet, Pod
+from tests.containers.cluster.followers import Place, Saw, follow
+from tests.containers.cluster.kubelet import Kubelet
 from tests.containers.cluster.names import known_names
+from tests.containers.cluster.node_ports import NodePorts
+from tests.containers.cluster.pods import Pod
 from tests.e2e.fleet import Failed, Kubectl
 from tests.e2e.reading import forget_readers
 
+log = structlog.get_logger(__name__)
 NODE_COUNT: Final = 3
 _NODES: Final = "system:nodes"
 _API: Final = "kubernetes.default.svc"
 _LABEL: Final = "fleetlog.test.cluster"
 _SUBNETS: Final = [IPv4Network((f"10.{213 + number // 64}.{number % 64 * 4}.0", 22)) for number in range(128)]
 _START_SECONDS: Final = 60.0
+_LETTING_GO_SECONDS: Final = 10.0
 _CALLS: Final = 64
 """Calls of the engine at a time."""
 _ENDING: Final = "die"
-_FORWARD: Final = """
-import asyncio, sys
-
-async def pass_on(reader, writer):
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    finally:
-        writer.close()
-
-async def serve(reader, writer):
-    there, back = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
-    await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
-
-async def main():
-    async with await asyncio.start_server(serve, "0.0.0.0", 443) as server:
-        await server.serve_forever()
-
-asyncio.run(main())
-"""
+_FORWARD: Final = Path(__file__).with_name("forwarding.py")
 """The address at which pods reach the API of their cluster; it listens on this machine."""
 
 
@@ -121,6 +106,7 @@ class PodCluster:
         self._network, subnet = self._new_network()
         found = subnet.hosts()
         self._gateway = str(next(found))
+        self._ports = NodePorts(self._gateway, lambda space, name: self._names.get(space, {}).get(name, []))
         self._addresses = map(str, found)
         self._api_address = self.address()
         bind = f"{self.place / 'volumes'}:/volumes"
@@ -149,9 +135,27 @@ class PodCluster:
         for container in self.containers(stopped=True):
             with suppress(NotFound):
                 container.remove(force=True, v=True)
+        for volume in self._engine.volumes.list(filters={"label": f"{_LABEL}={self.name}"}):
+            volume.remove()
         if self._network is not None:
-            self._network.remove()
+            self._remove_network()
         self._engine.close()
+
+    def _remove_network(self) -> None:
+        # The engine lets go of a container's address after the container; Docker 20.10 now and then never does.
+        patience = time.monotonic() + _LETTING_GO_SECONDS
+        while True:
+            try:
+                self._network.remove()
+            except APIError as error:
+                if error.status_code != HTTPStatus.FORBIDDEN:
+                    raise
+                if time.monotonic() > patience:
+                    log.warning("a network stays", network=self._network.name, reason=str(error))
+                    return
+                time.sleep(0.2)
+            else:
+                return
 
     def kubectl(self) -> Kubectl:
         """kubectl of this machine as the cluster's administrator."""
@@ -161,13 +165,29 @@ class PodCluster:
         """Those of the pods, and what the cluster itself needs."""
         return list(self._engine.containers.list(all=stopped, filters={"label": f"{_LABEL}={self.name}"}))
 
+    @property
+    def node_address(self) -> str:
+        """The address of this machine that stands for all nodes: ports of nodes are there."""
+        return self._gateway
+
     def container(self, pod: str, namespace: str) -> Container:
-        """The container of a pod; raises Failed where there is none."""
-        named = {"name": f"{self.name}_{namespace}_{pod}_", "label": f"{_LABEL}={self.name}"}
-        for one in self._engine.containers.list(filters=named):
-            found: Container = one
+        """The only container of a pod; raises Failed where there is none."""
+        (found,) = self.containers_of(pod, namespace).values()
+        return found
+
+    def containers_of(self, pod: str, namespace: str) -> dict[str, Container]:
+        """The containers of a pod by the names that they have in it; raises Failed where there is none."""
+        prefix = f"{self.name}_{namespace}_{pod}_"
+        named = {"name": prefix, "label": f"{_LABEL}={self.name}"}
+        listed = {one.name.removeprefix(prefix): one for one in self._engine.containers.list(filters=named)}
+        # What is left is the pod's uid and its container; a sandbox has no name in the pod.
+        if found := {name.partition("_")[2]: one for name, one in listed.items() if "_" in name}:
             return found
         raise Failed(f"pod {namespace}/{pod} has no container")
+
+    def counted(self) -> str:
+        """How many pods and containers there are, for messages."""
+        return f"pods: {len(self._pods())}, containers: {len(self.containers())}"
 
     def address_of(self, service: str, namespace: str) -> str:
         """Where the first ready pod of a Service is reached; raises Failed where none is ready."""
@@ -186,22 +206,20 @@ class PodCluster:
         return "; ".join([*(f"{pod.name}: {pod.refusal}" for pod in self._pods() if pod.refusal), *told])
 
     def restarts(self) -> dict[str, int]:
-        """How often the container of each pod was started again."""
-        return {pod.name: pod.restarts for pod in self._pods()}
+        """How often each container of pods was started again."""
+        return {container.name: container.restarts for pod in self._pods() for container in pod.containers}
 
     # What kubelets ask for.
 
-    def create(self, name: str, address: str, options: Mapping[str, Any]) -> Container:
-        """Make a container in the network of pods."""
-        endpoint = self._engine.api.create_endpoint_config(ipv4_address=address)
+    def create(self, name: str, options: Mapping[str, Any], address: str | None) -> Container:
+        """Make a container in the network of pods, or without an address in the network that its options name."""
+        where: dict[str, Any] = {}
+        if address is not None:
+            endpoint = self._engine.api.create_endpoint_config(ipv4_address=address)
+            where = {"network": self._network.name, "networking_config": {self._network.name: endpoint}}
         try:
             return self._engine.containers.create(
-                **options,
-                name=f"{self.name}_{name}",
-                labels=self._labels(),
-                network=self._network.name,
-                networking_config={self._network.name: endpoint},
-                detach=True,
+                **options, **where, name=f"{self.name}_{name}", labels=self._labels(), detach=True
             )
         except ImageNotFound as error:
             # Nothing is fetched: the answer is the same as without a registry.
@@ -221,6 +239,16 @@ class PodCluster:
         assert code == 0, out
         assert self._helper.put_archive(inside, packed)
 
+    def in_memory(self, name: str, options: str) -> str:
+        """Make a volume that containers share in memory, unless it is there; what the engine calls it."""
+        made = {"type": "tmpfs", "device": "tmpfs", "o": options}
+        return str(self._engine.volumes.create(f"{self.name}_{name}", driver_opts=made, labels=self._labels()).name)
+
+    def drop(self, volumes: Iterable[str]) -> None:
+        """Remove volumes in memory."""
+        for name in volumes:
+            self._engine.volumes.get(name).remove()
+
     def hosts(self, pod: Manifest) -> Path:
         """The file with the names that a pod knows."""
         meta = pod["metadata"]
@@ -238,7 +266,9 @@ class PodCluster:
             pool = IPAMPool(subnet=str(subnet), gateway=str(next(subnet.hosts())))
             with suppress(APIError):
                 ipam = IPAMConfig(pool_configs=[pool])
-                return self._engine.networks.create(self.name, ipam=ipam, labels=self._labels()), subnet
+                # One that an earlier run could not remove has another name.
+                name = f"{self.name}-{secrets.token_hex(3)}"
+                return self._engine.networks.create(name, ipam=ipam, labels=self._labels()), subnet
         raise Failed("the engine has no room for one more network")
 
     def _main(self) -> None:
@@ -294,7 +324,13 @@ class PodCluster:
                     kubelet = Kubelet(client, name, self._gateway, self, self.place / "volumes")
                     self._kubelets.append(kubelet)
                 running = [group.create_task(kubelet.run()) for kubelet in self._kubelets]
-                running.append(group.create_task(self._follow_names()))
+                followed: dict[str, Saw] = {
+                    "/api/v1/endpoints": self._saw_endpoints,
+                    "/api/v1/services": self._saw_services,
+                    "/api/v1/secrets": partial(self._saw_files, "secret"),
+                    "/api/v1/configmaps": partial(self._saw_files, "configMap"),
+                }
+                running += [group.create_task(follow(self.kubeconfig, path, saw)) for path, saw in followed.items()]
                 ends = threading.Thread(target=self._hear, daemon=True)
                 ends.start()
                 self._ready.set()
@@ -302,6 +338,7 @@ class PodCluster:
                 for task in running:
                     task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
+                self._ports.close()
                 stop.set()
         finally:
             for client in clients:
@@ -311,11 +348,11 @@ class PodCluster:
     def _forwarder(self, port: int) -> None:
         options = {
             "image": IMAGE,
-            "entrypoint": ["python", "-c", _FORWARD],
-            "command": [self._gateway, str(port)],
+            "entrypoint": ["python", "-c", _FORWARD.read_text()],
+            "command": ["0.0.0.0", "443", self._gateway, str(port)],
             "sysctls": {"net.ipv4.ip_unprivileged_port_start": "0"},
         }
-        self.create("kubernetes", self._api_address, options).start()
+        self.create("kubernetes", options, self._api_address).start()
 
     def _hear(self) -> None:
         """Tell pods that their containers ended, for as long as the engine has a connection."""
@@ -330,40 +367,26 @@ class PodCluster:
 
     def _ended(self, name: str, code: int) -> None:
         for pod in self._pods():
-            if name == f"{self.name}_{pod.name}":
-                pod.ended(code)
+            for container in pod.containers:
+                if name == f"{self.name}_{container.name}":
+                    container.ended(code)
 
     def _pods(self) -> list[Pod]:
         return [pod for kubelet in self._kubelets for pod in list(kubelet.pods.values())]
 
-    async def _follow_names(self) -> None:
+    async def _saw_endpoints(self, known: Mapping[Place, Manifest], _: set[Place]) -> None:
         """Keep the names of Services in the files of all pods; they lead to pods, ports are not translated."""
-        client = await KubeClient.from_kubeconfig(self.kubeconfig)
-        path, known = "/api/v1/endpoints", dict[tuple[str, str], Manifest]()
-        try:
-            while True:
-                try:
-                    listed = await client.get(path)
-                    known = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in listed["items"]}
-                    self._tell(known)
-                    async for events in client.watch(path, listed["metadata"]["resourceVersion"]):
-                        for event in events:
-                            one = msgspec.json.decode(event.object)
-                            if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                                place = one["metadata"]["namespace"], one["metadata"]["name"]
-                                known.pop(place, None)
-                                if event.type != "DELETED":
-                                    known[place] = one
-                        self._tell(known)
-                except (ApiError, Unreachable):
-                    await asyncio.sleep(1)
-        finally:
-            await client.close()
-
-    def _tell(self, known: Mapping[tuple[str, str], Manifest]) -> None:
         self._names = known_names(known.values())
         for path in (self.place / "hosts").iterdir():
             self._write(path)
+
+    async def _saw_services(self, known: Mapping[Place, Manifest], _: set[Place]) -> None:
+        await self._ports.set(known.values())
+
+    async def _saw_files(self, kind: str, known: Mapping[Place, Manifest], changed: set[Place]) -> None:
+        for namespace, name in changed & known.keys():
+            for kubelet in self._kubelets:
+                await kubelet.changed(namespace, kind, name)
 
     def _write(self, path: Path) -> None:
         """In place: a container sees the file itself, not its name."""

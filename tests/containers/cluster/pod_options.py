@@ -1,12 +1,13 @@
-"""What the engine is told about a pod's container, decided from the manifest alone; what is not known is refused."""
+"""What the engine is told about a pod's containers, decided from the manifest alone; what is not known is refused."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from k8s.shared import IMAGE
 from schemas.manifest import Manifest
 from services._rules.kubernetes.quantity import parse
 
@@ -19,7 +20,7 @@ _PLACING: Final = frozenset(
 """Fields that decide where a pod runs, and those below say nothing that differs here."""
 _POD: Final = _PLACING | {
     *("automountServiceAccountToken", "containers", "dnsPolicy", "enableServiceLinks", "hostname", "imagePullSecrets"),
-    *("restartPolicy", "securityContext", "serviceAccount", "serviceAccountName", "subdomain"),
+    *("restartPolicy", "securityContext", "serviceAccount", "serviceAccountName", "shareProcessNamespace", "subdomain"),
     *("terminationGracePeriodSeconds", "volumes"),
 }
 _CONTAINER: Final = {
@@ -58,23 +59,25 @@ def check(pod: Manifest) -> None:
     spec = pod["spec"]
     _only(spec, _POD, "spec")
     _only(spec.get("securityContext") or {}, _POD_SECURITY, "spec.securityContext")
-    if len(spec["containers"]) != 1:
-        raise Unsupported("spec.containers: one container a pod, its network is the pod's")
     for field, wanted in (("restartPolicy", "Always"), ("dnsPolicy", "ClusterFirst")):
         if spec.get(field, wanted) != wanted:
             raise Unsupported(f"spec.{field}: {wanted} only, not {spec[field]}")
     if spec.get("enableServiceLinks") is not False:
         raise Unsupported("spec.enableServiceLinks: false only, no variables of Services are made")
-    (container,) = spec["containers"]
+    for volume in spec.get("volumes") or ():
+        kinds = volume.keys() - {"name"}
+        if not kinds <= set(_VOLUMES):
+            raise Unsupported(f"volume {volume['name']}: {', '.join(kinds)} is none of {', '.join(_VOLUMES)}")
+    for container in spec["containers"]:
+        _check_container(container)
+
+
+def _check_container(container: Manifest) -> None:
     _only(container, _CONTAINER, "container")
     _only(container.get("securityContext") or {}, _SECURITY, "container.securityContext")
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         _only(container.get(probe) or {}, _PROBE, probe)
     _only(container.get("lifecycle") or {}, {"preStop"}, "lifecycle")
-    for volume in spec.get("volumes") or ():
-        kinds = volume.keys() - {"name"}
-        if not kinds <= set(_VOLUMES):
-            raise Unsupported(f"volume {volume['name']}: {', '.join(kinds)} is none of {', '.join(_VOLUMES)}")
     for mount in container.get("volumeMounts") or ():
         _only(mount, {"mountPath", "name", "readOnly", "recursiveReadOnly"}, f"mount {mount['mountPath']}")
 
@@ -84,37 +87,55 @@ def _only(given: Mapping[str, Any], known: frozenset[str] | set[str], where: str
         raise Unsupported(f"{where}: {', '.join(unknown)} would not be honoured")
 
 
-def engine_options(pod: Manifest, variables: Mapping[str, str], places: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments with which the engine makes the container; `places` are directories of volumes on this machine.
+def needs_sandbox(pod: Manifest) -> bool:
+    """Whether a container of its own has to hold what the pod's containers share: one alone has it to itself."""
+    return len(pod["spec"]["containers"]) > 1 or bool(pod["spec"].get("shareProcessNamespace"))
 
-    Volumes without a place are in memory. Raises Unsupported.
+
+def sandbox_options(pod: Manifest, shared: Iterable[str]) -> dict[str, Any]:
+    """Arguments with which the engine makes the container that the others join; it keeps volumes in memory alive.
+
+    It has network, host name and, where they are shared, processes, and is there for as long as the pod is. Raises
+    Unsupported.
+    """
+    return {
+        **_confined(pod, {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False}),
+        "image": IMAGE,
+        # The first of shared processes gets those whose parents ended; unlike `sleep`, `bash` waits for their end.
+        "entrypoint": ["bash", "-c", "sleep infinity & wait"],
+        "cap_drop": ["ALL"],
+        "hostname": _hostname(pod),
+        "volumes": [f"{name}:/volumes/{number}" for number, name in enumerate(shared)],
+    }
+
+
+def engine_options(
+    pod: Manifest, container: Manifest, variables: Mapping[str, str], places: Mapping[str, str], sandbox: str | None
+) -> dict[str, Any]:
+    """Arguments with which the engine makes a container; `places` are directories of this machine, or engine volumes.
+
+    Volumes without a place are in memory. `sandbox` is the container whose network is joined. Raises Unsupported.
     """
     spec = pod["spec"]
-    (container,) = spec["containers"]
-    shared = spec.get("securityContext") or {}
     own = container.get("securityContext") or {}
-    if (shared.get("seccompProfile") or {}).get("type", "RuntimeDefault") != "RuntimeDefault":
-        raise Unsupported("seccompProfile: RuntimeDefault only")
-    user = shared.get("runAsUser")
-    if user is None or (shared.get("runAsNonRoot") and not user):
-        raise Unsupported("securityContext.runAsUser: has to be given, and not 0 where runAsNonRoot is")
     capabilities = own.get("capabilities") or {}
     _only(capabilities, {"drop"}, "capabilities")
     limits = (container.get("resources") or {}).get("limits") or {}
     requests = (container.get("resources") or {}).get("requests") or {}
     options: dict[str, Any] = {
+        **_confined(pod, own),
         "image": container["image"],
-        "user": f"{user}:{shared.get('runAsGroup', user)}",
-        "read_only": bool(own.get("readOnlyRootFilesystem")),
         "cap_drop": capabilities.get("drop") or [],
-        "security_opt": [] if own.get("allowPrivilegeEscalation", True) else ["no-new-privileges:true"],
         "environment": dict(variables),
-        "hostname": spec.get("hostname") or pod["metadata"]["name"],
         "volumes": [],
         "tmpfs": {},
     }
-    if "fsGroup" in shared:
-        options["group_add"] = [str(shared["fsGroup"])]
+    if sandbox is None:
+        options["hostname"] = _hostname(pod)
+    else:
+        options["network_mode"] = f"container:{sandbox}"
+        if spec.get("shareProcessNamespace"):
+            options["pid_mode"] = f"container:{sandbox}"
     # As in a cluster: a command takes the place of the image's entrypoint, arguments that of its command.
     if container.get("command"):
         options["entrypoint"] = [expanded(word, variables) for word in container["command"]]
@@ -133,12 +154,42 @@ def engine_options(pod: Manifest, variables: Mapping[str, str], places: Mapping[
         if place is not None:
             options["volumes"].append(f"{place}:{mount['mountPath']}{ending}")
         elif mount["name"] in volumes:
-            size = (volumes[mount["name"]].get("emptyDir") or {}).get("sizeLimit")
-            bound = f",size={parse(size).value()}" if size else ""
-            options["tmpfs"][mount["mountPath"]] = f"mode=1777{bound}"
+            options["tmpfs"][mount["mountPath"]] = memory_options(volumes[mount["name"]])
         else:
             raise Unsupported(f"volumeMounts: there is no volume {mount['name']}")
     return options
+
+
+def memory_options(volume: Manifest) -> str:
+    """How a volume in memory is mounted."""
+    size = (volume.get("emptyDir") or {}).get("sizeLimit")
+    return "mode=1777" + (f",size={parse(size).value()}" if size else "")
+
+
+def is_shared(pod: Manifest, volume: str) -> bool:
+    """Whether several containers of a pod mount a volume."""
+    mounts = [one.get("volumeMounts") or () for one in pod["spec"]["containers"]]
+    return sum(any(mount["name"] == volume for mount in each) for each in mounts) > 1
+
+
+def _hostname(pod: Manifest) -> str:
+    return str(pod["spec"].get("hostname") or pod["metadata"]["name"])
+
+
+def _confined(pod: Manifest, own: Manifest) -> dict[str, Any]:
+    """User, groups and confinement of a container with this security context of its own."""
+    shared = pod["spec"].get("securityContext") or {}
+    if (shared.get("seccompProfile") or {}).get("type", "RuntimeDefault") != "RuntimeDefault":
+        raise Unsupported("seccompProfile: RuntimeDefault only")
+    user = shared.get("runAsUser")
+    if user is None or (shared.get("runAsNonRoot") and not user):
+        raise Unsupported("securityContext.runAsUser: has to be given, and not 0 where runAsNonRoot is")
+    return {
+        "user": f"{user}:{shared.get('runAsGroup', user)}",
+        "group_add": [str(shared["fsGroup"])] if "fsGroup" in shared else [],
+        "read_only": bool(own.get("readOnlyRootFilesystem")),
+        "security_opt": [] if own.get("allowPrivilegeEscalation", True) else ["no-new-privileges:true"],
+    }
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import tarfile
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import KubeClient
@@ -14,6 +15,13 @@ from tests.containers.cluster.pod_options import Unsupported, expanded, field_of
 
 Files = dict[str, bytes]
 _MODE: Final = 0o644
+
+
+class Content(NamedTuple):
+    """Files of a volume, and their mode."""
+
+    files: Files
+    mode: int
 
 
 class PodSources:
@@ -25,9 +33,8 @@ class PodSources:
         self._facts = facts
         self._namespace: str = pod["metadata"]["namespace"]
 
-    async def variables(self) -> dict[str, str]:
-        """The environment of the container."""
-        (container,) = self._pod["spec"]["containers"]
+    async def variables(self, container: Manifest) -> dict[str, str]:
+        """The environment of a container."""
         found: dict[str, str] = {}
         for source in container.get("envFrom") or ():
             kind = "secretRef" if "secretRef" in source else "configMapRef"
@@ -49,8 +56,8 @@ class PodSources:
                 found[entry["name"]] = expanded(entry.get("value", ""), found)
         return found
 
-    async def packed(self, volume: Manifest, group: int) -> bytes | None:
-        """The directory of a volume as an archive, None for one in memory; raises Unsupported and ApiError."""
+    async def content(self, volume: Manifest) -> Content | None:
+        """What is in a volume at first, None for one in memory; raises Unsupported and ApiError."""
         read: dict[str, Callable[[Manifest], Awaitable[Files]]] = {
             "secret": lambda one: self._chosen("secret", one["secretName"], one),
             "configMap": lambda one: self._chosen("configMap", one["name"], one),
@@ -58,13 +65,10 @@ class PodSources:
         }
         for kind, look in read.items():
             if kind in volume:
-                mode = volume[kind].get("defaultMode") or _MODE
-                return archive(await look(volume[kind]), group, mode)
-        if "persistentVolumeClaim" in volume:
-            return archive({}, group, _MODE)
+                return Content(await look(volume[kind]), volume[kind].get("defaultMode") or _MODE)
         if (volume.get("emptyDir") or {}).get("medium") == "Memory":
             return None
-        return archive({}, group, _MODE)
+        return Content({}, _MODE)
 
     async def _projected(self, given: Manifest) -> Files:
         found: Files = {}
@@ -109,13 +113,34 @@ class PodSources:
         return {**{key: value.encode() for key, value in data.items()}, **binary}
 
 
-def archive(files: Files, group: int, mode: int) -> bytes:
-    """Files of root's and a group's, as a tar file."""
+def archive(content: Content, group: int) -> bytes:
+    """Files of root's and a group's that are written now, as a tar file.
+
+    As in a cluster, files are links through `..data` to a directory of their version.
+    """
+    now = time.time()
+    version = f"..{now:.6f}"
+    entries = []
+    if files := content.files:
+        entries.append((_entry(version, 0o755, type=tarfile.DIRTYPE), b""))
+        # Owned by a group, files can be read by it whatever their mode says of others.
+        mode = content.mode | 0o040
+        entries += [(_entry(f"{version}/{path}", mode, size=len(data)), data) for path, data in sorted(files.items())]
+        targets = {name: f"..data/{name}" for name in sorted({path.partition("/")[0] for path in files})}
+        # Last, for it exchanges all of them at once.
+        targets["..data"] = version
+        entries += [(_entry(name, 0o777, type=tarfile.SYMTYPE, linkname=to), b"") for name, to in targets.items()]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as out:
-        for path, content in sorted(files.items()):
-            entry = tarfile.TarInfo(f"./{path}")
-            # Owned by a group, files can be read by it whatever their mode says of others.
-            entry.size, entry.mode, entry.gid = len(content), mode | 0o040, group
-            out.addfile(entry, io.BytesIO(content))
+        for entry, data in entries:
+            entry.gid, entry.mtime = group, now
+            out.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
+
+
+def _entry(path: str, mode: int, **facts: Any) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(f"./{path}")
+    entry.mode = mode
+    for name, value in facts.items():
+        setattr(entry, name, value)
+    return entry

@@ -23,6 +23,7 @@ INVARIANTS = (
 
 
 @pytest.mark.faults
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_everything_holds_after_a_cycle(tmp_path: Path) -> None:
     with standing(tmp_path) as ground:

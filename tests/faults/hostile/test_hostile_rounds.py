@@ -12,11 +12,12 @@ from tests.faults.hostile.swapped import Swappable
 from tests.faults.lanes import play, standing
 from tests.faults.run import again, row
 
-QUICK = (
+ROUNDS = (
     "swapped-control-plane-same-members",
-    "garbled-control-html-line",
-    "garbled-control-maintenance",
-    "credentials-broken",
+    *(
+        pytest.param(name, marks=pytest.mark.long)
+        for name in ("credentials-broken", "garbled-control-html-line", "garbled-control-maintenance")
+    ),
 )
 
 
@@ -36,7 +37,7 @@ def seed() -> int:
 
 @pytest.mark.faults
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", ROUNDS)
 def test_a_neighbour_that_answers_wrongly_harms_nothing(ground: Swappable, seed: int, name: str) -> None:
     outcome = play(ground, BY_NAME[name], 1, seed)
     found = "\n".join([row(outcome), *outcome.complaints[:20]])

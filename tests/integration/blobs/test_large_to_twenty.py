@@ -127,6 +127,7 @@ POLICY = {
 }
 
 
+@pytest.mark.long
 async def test_large_manifest_is_stored_once_and_arrives_whole(hub: Hub) -> None:
     policies = resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", "default")
     await hub.control.create(policies, msgspec.json.encode(POLICY))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import Commands, eventually
-from tests.support.commands import run_command
+from tests.support.commands import Forked, run_command
 
 SPACE = "foresight"
 
@@ -70,7 +70,7 @@ def space(commands: Commands) -> Iterator[None]:
 
 def copies(commands: Commands, name: str) -> set[str]:
     """The clusters that hold a Deployment."""
-    found = json.loads(kubectl(commands, "get", "rb", f"{name}-deployment", "-o", "json").stdout or "{}")
+    found = reader_of(commands.kubeconfig).get("resourcebindings", f"{name}-deployment", SPACE) or {}
     return {item["name"] for item in (found.get("spec") or {}).get("clusters") or ()}
 
 
@@ -115,8 +115,8 @@ def test_deleted_policy_and_template_are_brought_back(commands: Commands) -> Non
     done = commands.fleetlog("undo", "propagationpolicy/web", "-n", SPACE, "--yes")
     assert done.returncode == 0, done.stderr
     assert kubectl(commands, "get", "pp", "web").returncode == 0
-    claim = "propagationpolicy.karmada.io/name"
-    eventually(lambda: claim in kubectl(commands, "get", "deployment", "web", "-o", "json").stdout)
+    claim, reader = "propagationpolicy.karmada.io/name", reader_of(commands.kubeconfig)
+    eventually(lambda: claim in str(reader.get("deployments", "web", SPACE)))
     kubectl(commands, "set", "image", "deployment/web", "web=nginx:2")
     looks = lambda: commands.fleetlog("undo", "deploy/web", "-n", SPACE, "--list").stdout.count("written")  # noqa: E731
     eventually(lambda: looks() >= 2)
@@ -166,13 +166,14 @@ def test_set_is_applied_whole_or_not_at_all(commands: Commands, tmp_path: Path) 
     assert run_command("fleetlog", "apply", "-f", "x", FLEETLOG_DIR=str(commands.directory)).returncode == 1
 
 
-def started(commands: Commands, *arguments: str) -> subprocess.Popen[bytes]:
+def started(commands: Commands, *arguments: str) -> Forked:
     """A command in a process that may be killed."""
-    program = [sys.executable, "-c", "from services.cli.fleetlog import main; main()", *arguments]
+    program = ["-c", "from services.cli.fleetlog import main; main()", *arguments]
     environment = {**os.environ, "FLEETLOG_DIR": str(commands.directory)}
-    return subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Forked(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("space")
 def test_killed_command_leaves_all_or_nothing(commands: Commands, tmp_path: Path) -> None:
     count = 40
@@ -186,7 +187,7 @@ def test_killed_command_leaves_all_or_nothing(commands: Commands, tmp_path: Path
         )
 
     def held(turn: int) -> int:
-        return len(kubectl(commands, "get", "configmaps", "-l", f"turn={turn}", "-o", "name").stdout.split())
+        return len(reader_of(commands.kubeconfig).items("configmaps", SPACE, f"turn={turn}"))
 
     began = time.monotonic()
     assert started(commands, "apply", "--atomic", "-f", given(0)).wait(60) == 0

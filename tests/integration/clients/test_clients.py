@@ -10,6 +10,12 @@ from tests.integration.clients.conftest import Run
 
 KUBECTLS = sorted({path for path in (shutil.which("kubectl"), "/usr/bin/kubectl") if path and shutil.which(path)})
 
+CLIENTS = (
+    "official",
+    "asyncio_client",
+    "lightkube_client",
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("kr8s_client", "kopf_operator")),
+)
 MANIFEST = """
 apiVersion: apps/v1
 kind: Deployment
@@ -23,7 +29,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("name", ["official", "asyncio_client", "kr8s_client", "lightkube_client", "kopf_operator"])
+@pytest.mark.parametrize("name", CLIENTS)
 async def test_client_works_as_with_any_cluster(program: Run, name: str) -> None:
     assert (await program(name)).strip().endswith("done")
 

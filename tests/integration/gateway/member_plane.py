@@ -47,9 +47,10 @@ class MemberPlane:
         self.gateway: Any = None
         self.gateway_tls = ssl.create_default_context()
         self.base = control.url
+        self.clusters = CLUSTERS
 
     def url(self, cluster: str, path: str) -> str:
-        return f"{self.base}{CLUSTERS}/{cluster}/proxy{path}"
+        return f"{self.base}{self.clusters}/{cluster}/proxy{path}"
 
     async def ask(
         self, cluster: str, path: str, user: str = "root", method: str = "GET", data: Any = None, **headers: str
@@ -72,7 +73,7 @@ class MemberPlane:
         """A connection to the raw member that asked for another protocol, and the head of the answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", int(self.base.rpartition(":")[2]))
         lines = [
-            f"{method} {CLUSTERS}/raw/proxy{path} HTTP/1.1",
+            f"{method} {self.clusters}/raw/proxy{path} HTTP/1.1",
             "Host: x",
             f"Authorization: Bearer {user}",
             "Connection: Upgrade",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from services._kit.kube.client import ApiError, KubeClient
+from services.cli.members.clusters import door_to_members, proxy_path
 from tests.integration.gateway.conftest import TOKEN
 from tests.integration.gateway.member_plane import MemberPlane, member_plane
 
@@ -47,6 +49,18 @@ async def test_the_installation_token_has_the_rights_of_its_user(plane: MemberPl
     assert (await plane.ask("raw", "/version", TOKEN))[0] == 200
     assert plane.raw.heard[-1].values("Impersonate-User") == ["alice"]
     assert (await plane.ask("raw", "/version", TOKEN, Impersonate_User="root"))[0] == 403
+
+
+async def test_commands_reach_members_at_the_gateway(plane: MemberPlane) -> None:
+    client = KubeClient(plane.base, ssl_context=None, headers={"Authorization": "Bearer jane"})
+    try:
+        path = proxy_path("real", await door_to_members(client))
+        with pytest.raises(ApiError, match="does not allow you to get clusters"):
+            await client.get(f"{path}/version")
+        await plane.allow("jane", "real", verbs=("get",))
+        assert "gitVersion" in await client.get(f"{path}/version")
+    finally:
+        await client.close()
 
 
 async def test_other_protocols_pass_at_the_gateway_itself(plane: MemberPlane) -> None:

@@ -15,7 +15,7 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation
 from tests.support.commands import run_command
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 NAMES = [f"settings-{number}" for number in range(4)]
 POLICY = {
     "apiVersion": "policy.karmada.io/v1alpha1",

@@ -63,6 +63,7 @@ async def left(logs: dict[str, Log]) -> set[str]:
     return {subject for subject in (*facts, *observed) if not subject.startswith("lease.")}
 
 
+@pytest.mark.long
 async def test_a_thousand_ended_objects_leave_no_subject(connection: Connection) -> None:
     logs = streams(connection)
     await store(logs["FACTS"], [cluster("m1"), cluster("m2")])

@@ -34,7 +34,7 @@ from tests.integration.restore.fleets import (
 from tests.support.commands import run_command
 from tests.support.waiting import comes_to
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 COMMAND = "fleetlog"
 
 

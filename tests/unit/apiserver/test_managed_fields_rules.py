@@ -5,10 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from services._rules.kubernetes.managed_fields.field_sets import minus, path_text, read_fields, union, write_fields
+from services._rules.kubernetes.managed_fields.field_sets import read_fields
 from services._rules.kubernetes.managed_fields.manager_entries import ANCIENT
 from services._rules.kubernetes.managed_fields.schema_shapes import Shape
 from services._rules.kubernetes.managed_fields.tracking import FieldOwnership, Writer
@@ -126,7 +124,7 @@ def test_appliers_share_equal_values() -> None:
     live = apply(live, "m1", thing(data={}))
     assert live["data"] == {"a": "1"}
     live = apply(live, "m2", thing(data={}))
-    assert live["data"] == {}
+    assert "data" not in live
     assert live["metadata"]["managedFields"] == []
 
 
@@ -183,6 +181,15 @@ def test_fields_before_the_first_apply_have_a_manager() -> None:
     }
 
 
+def test_a_field_goes_with_the_last_of_what_was_applied_in_it() -> None:
+    live = apply(None, "one", thing(spec={"items": [{"name": "x", "image": "i"}]}, data={"a": "1"}))
+    live = apply(live, "two", thing(data={"b": "2"}))
+    assert apply(live, "one", thing())["data"] == {"b": "2"}
+    live = apply(apply(live, "one", thing()), "two", thing())
+    assert live.keys() == {"kind", "apiVersion", "metadata"}
+    assert live["metadata"]["name"] == "a"
+
+
 def test_given_up_field_of_another_manager_is_kept() -> None:
     first = thing(data={"a": "1", "b": "2"})
     live = with_managers(first, OWN.created(first, writer("creator")))
@@ -222,47 +229,6 @@ def test_the_oldest_updaters_are_folded_together() -> None:
     for entry in live["metadata"]["managedFields"]:
         owned |= read_fields(entry["fieldsV1"])
     assert {("f:data", f"f:k{index}") for index in range(15)} <= owned
-
-
-PATHS = st.sets(st.lists(st.sampled_from(["f:a", "f:b", 'k:{"n":"x"}', 'v:"s"']), min_size=1, max_size=4).map(tuple))
-
-
-@given(PATHS)
-def test_field_sets_survive_writing_and_reading(paths: set) -> None:
-    assert read_fields(write_fields(paths)) == paths
-
-
-def test_paths_are_shown_as_people_write_them() -> None:
-    path = ("f:spec", 'k:{"port":80,"protocol":"TCP"}', "f:x", 'v:"s"', "i:3")
-    assert path_text(path) == '.spec[port=80,protocol="TCP"].x[="s"][3]'
-
-
-@given(PATHS, PATHS)
-def test_the_union_has_the_fields_of_both(one: set, other: set) -> None:
-    left, right = write_fields(one), write_fields(other)
-    kept = copy.deepcopy((left, right))
-    assert union(left, right) == write_fields(one | other)
-    assert (left, right) == kept
-
-
-@given(PATHS, PATHS)
-def test_subtracting_leaves_the_fields_that_only_the_first_has(one: set, other: set) -> None:
-    left, right = write_fields(one), write_fields(other)
-    kept = copy.deepcopy((left, right))
-    assert minus(left, right) == write_fields(one - other)
-    assert (left, right) == kept
-
-
-def test_unchanged_field_set_is_the_same_object() -> None:
-    fields = write_fields({("f:a", "f:b"), ("f:c",)})
-    assert minus(fields, write_fields({("f:a",), ("f:d", "f:e")})) is fields
-    assert union(fields, write_fields({("f:a", "f:b")})) is fields
-
-
-def test_malformed_field_sets_are_ignored() -> None:
-    assert minus({"f:a": 3, "f:b": {}}, {"f:a": {}, "f:b": {}}) == {"f:a": 3}
-    assert union({"f:a": 3}, {"f:a": {"f:b": {}}}) == {"f:a": {"f:b": {}}}
-    assert read_fields({"f:a": 3, "f:b": {}}) == {("f:b",)}
 
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"

@@ -44,7 +44,7 @@ class Offered:
     def __init__(self, now: float = 100.0) -> None:
         self.now = now
         self.state = AutoscalerState()
-        self.samples = MemberSamples({}, 1, 1.0, lambda _: None)
+        self.samples = MemberSamples({}, 1, 1.0, 0.0, lambda _: None)
         self.answers = {("metrics.k8s.io", "error"): 3.0}
         self.timer = RoundTimer(lambda: self.now)
         self.kit = KitMetrics("autoscaler")

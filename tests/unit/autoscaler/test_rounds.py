@@ -13,14 +13,14 @@ from msgspec import Raw
 from schemas.codec import subject_of
 from schemas.keys import ObjectKey, PolicyKey
 from services._kit.kube.client import JSON_PATCH, ApiError, Unreachable
-from services.autoscaler.app import Autoscaler
+from services.autoscaler.reading import sample_questions
 from services.autoscaler.reading.member_pods import PodUse
 from services.autoscaler.reading.object_watch import Watched
 from services.autoscaler.reading.pod_index import PodIndex, Shapes
 from services.autoscaler.reading.pod_owners import PodOwners
 from services.autoscaler.reading.rounds import Rounds
 from services.autoscaler.reading.scale_access import Moved, Scale, Scales
-from services.autoscaler.scaling_effects import Round, WriteStatus
+from services.autoscaler.scaling_effects import Round
 from services.autoscaler.settings import AutoscalerSettings
 from services.autoscaler.state import AutoscalerState, fold
 from tests.support import facts
@@ -189,6 +189,23 @@ async def test_members_that_did_not_answer_are_asked_last() -> None:
         await reading
 
 
+async def test_members_beyond_the_first_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_questions, "_LONGEST_GAP", 1000.0)
+    patient = AutoscalerSettings(control_kubeconfig="unused", horizontal_pod_autoscaler_sync_period=1e6)
+    ground = Ground({}, patient, **{f"app{number}": f"m{number:02}" for number in range(20)})
+    reading = asyncio.create_task(ground.read())
+    async with asyncio.timeout(30):
+        while len(ground.rounds.samples.problems) < 8:  # noqa: ASYNC110 - what it waits for is in its own loop
+            await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert sorted(ground.rounds.samples.problems) == [f"m{number:02}" for number in range(8)]
+    reading.cancel()
+    monkeypatch.setattr(sample_questions, "_LONGEST_GAP", 0.001)
+    async with asyncio.timeout(30):
+        assert len(await ground.read()) == 20
+
+
 async def test_conflict_outlives_a_round_that_broke_off() -> None:
     owners, (first, second) = PodOwners(), [PolicyKey("FederatedHPA", "default", name) for name in ("web", "api")]
     owners.begin({}, [first, second], everything=True)
@@ -314,34 +331,3 @@ async def test_scale_that_takes_no_such_patch_is_written_whole(status: int) -> N
 async def test_missing_target_is_an_error() -> None:
     with pytest.raises(ApiError):
         await scales(Control(2, refuses=404)).write(WEB, "apps/v1", 4, 2)
-
-
-class Writes:
-    """Writes that are noted; a change of replicas ends once it may."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.may_end = asyncio.Event()
-
-    async def scale(self) -> None:
-        await self.may_end.wait()
-        self.done.append("scale")
-
-    async def status(self, key: PolicyKey, uid: str, status: Mapping[str, Any]) -> None:
-        del key, uid, status
-        self.done.append("status")
-
-
-async def test_status_is_written_after_scales() -> None:
-    autoscaler, writes = Autoscaler(SETTINGS), Writes()
-    autoscaler._writes = writes  # type: ignore[assignment]
-    key = PolicyKey("FederatedHPA", "default", "web")
-    autoscaler._acts.submit(key, writes.scale)
-    writing = asyncio.create_task(autoscaler._write_status(WriteStatus(key, "h1", {"currentReplicas": 1})))
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert writes.done == []
-    writes.may_end.set()
-    async with asyncio.timeout(30):
-        await writing
-    assert writes.done == ["scale", "status"]

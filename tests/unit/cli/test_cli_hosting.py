@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from services.apiserver.auth.certificate_authority import Authority
 from services.cli.common.running import Failed
 from services.cli.hosting.addon_options import ADDONS
 from services.cli.hosting.addons import bordered, chosen, status_of
@@ -73,6 +74,12 @@ def test_flags_reach_the_parts_they_are_named_for() -> None:
     assert container(plan, "scheduler")["image"] == "mine:2"
     assert container(plan, "nats")["image"].startswith("r.example/x/nats:")
     assert container(plan, "etcd")["image"].startswith("r.example/x/etcd:")
+    log = workload(plan, "nats")["template"]["spec"]["containers"]
+    assert [one["image"].rpartition(":")[0] for one in log] == ["r.example/x/nats", "r.example/x/fleetlog"]
+    assert {one["imagePullPolicy"] for one in log} == {"Always"}
+    (job,) = (one for one in host_objects(plan) if one["kind"] == "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["image"], pod["imagePullSecrets"]) == ("r.example/x/fleetlog:0.1.0", [{"name": "s"}])
     assert workload(plan, "detector")["template"]["spec"]["imagePullSecrets"] == [{"name": "s"}]
     program, *flags = container(plan, "etcd")["command"]
     assert (program, flags) == ("etcd", sorted(flags))
@@ -131,11 +138,27 @@ def test_pods_mount_only_secrets_that_are_written(tmp_path: Path) -> None:
     make_files(plan, ["10.0.0.1"])
     written = {item["metadata"]["name"]: item["stringData"] for item in host_secrets(plan)}
     for item in host_objects(plan):
-        pod = ((item.get("spec") or {}).get("template") or {}).get("spec") or {}
+        spec = item.get("spec") or {}
+        spec = (spec.get("jobTemplate") or {}).get("spec") or spec
+        pod = (spec.get("template") or {}).get("spec") or {}
         for volume in pod.get("volumes") or ():
-            name = (volume.get("secret") or {}).get("secretName")
+            mounted = volume.get("secret") or {}
+            name = mounted.get("secretName")
             assert name is None or name in written, (item["metadata"]["name"], name)
+            assert {each["key"] for each in mounted.get("items") or ()} <= written.get(name, {}).keys()
     assert all(written.values())
+
+
+def test_key_of_a_given_authority_stays_out_of_the_cluster(tmp_path: Path) -> None:
+    own = Authority(tmp_path / "own")
+    own.load()
+    given = Certificates(ca_cert=str(tmp_path / "own/ca.crt"), ca_key=str(tmp_path / "own/ca.key"))
+    plan = wanted(place=Place(data=tmp_path / "data"), certificates=given)
+    assert any("fleetlog-authority" in note for note in plan.notes)
+    make_files(plan, ["10.0.0.1"])
+    secrets = host_secrets(plan)
+    assert "fleetlog-authority" not in {item["metadata"]["name"] for item in secrets}
+    assert (tmp_path / "own/ca.key").read_text() not in str(secrets)
 
 
 def test_directory_with_other_files_is_never_emptied(tmp_path: Path) -> None:

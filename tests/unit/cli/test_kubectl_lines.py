@@ -102,11 +102,11 @@ def test_help_is_asked_for_in_both_spellings_but_not_of_others() -> None:
     assert not line("exec web -- ls --help -h").help
 
 
-def test_a_members_kubeconfig_leads_to_its_proxy() -> None:
+def test_a_members_kubeconfig_leads_below_its_server() -> None:
     source = Path("/etc/fleet/config")
-    made = one_context(source, KUBECONFIG, "", "m1")
+    made = one_context(source, KUBECONFIG, "", "/below/m1/proxy")
     server = made["clusters"][0]["cluster"]
-    assert server["server"] == "https://cp:6443/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy"
+    assert server["server"] == "https://cp:6443/below/m1/proxy"
     assert (server["tls-server-name"], server["proxy-url"]) == ("x", "http://p")
     assert made["contexts"][0]["context"]["namespace"] == "web"
     assert made["users"][0]["user"] == {"token": "t", "exec": {"command": "/etc/fleet/bin/login"}}

@@ -14,6 +14,7 @@ import yaml
 from k8s.shared import dns
 from schemas.topology import SERVICES
 from services.cli.registration.agent_manifests import AgentPlan, agent_objects
+from services.cli.renewal.secret_renewal import SECRETS
 from tests.support import helm
 from tests.support.pod_security import violations
 
@@ -69,12 +70,18 @@ def test_a_chart_without_values_renders_what_kustomize_does(kind: str, directory
     assert without_checksum(rendered({"controlPlane": {"kind": kind}})) == wanted
 
 
-@pytest.mark.parametrize("signed", [True, False])
-def test_the_chart_of_an_agent_renders_what_registration_deploys(signed: bool) -> None:
+@pytest.mark.parametrize(("signed", "ca"), [(True, ""), (False, "AUTHORITY\n")])
+def test_the_chart_of_an_agent_renders_what_registration_deploys(signed: bool, ca: str) -> None:
     plan = AgentPlan(
-        cluster="m3", namespace="fleet", url="tls://nats:4222", identity="SEED", signed=signed, requests="read"
+        cluster="m3",
+        namespace="fleet",
+        url="tls://nats:4222",
+        identity="SEED",
+        signed=signed,
+        authority=ca,
+        requests="read",
     )
-    values = {**MEMBER, "signed": signed, "requests": "read"}
+    values = {**MEMBER, "signed": signed, "ca": ca, "requests": "read"}
     found = helm.by_place(helm.template("fleetlog-agent", "fleet", values))
     wanted = helm.by_place(agent_objects(plan))
     del wanted["Namespace", "fleet"]
@@ -98,6 +105,7 @@ def test_charts_are_as_helm_wants_them(chart: str) -> None:
         ("fleetlog", {"controlPlane": {"kind": "own"}}, "kind"),
         ("fleetlog", {"log": {"from": ["everywhere"]}}, "from"),
         ("fleetlog", {"certificates": {"certManager": {"enabled": True}}}, "issuer"),
+        ("fleetlog", {"certificates": {"renewal": {"schedule": "daily"}}}, "schedule"),
         ("fleetlog-agent", {}, "cluster"),
         ("fleetlog-agent", {**MEMBER, "identity": ""}, "existingSecret"),
         ("fleetlog-agent", {**MEMBER, "cluster": "UPPER"}, "cluster"),
@@ -131,6 +139,7 @@ EVERYTHING: Manifest = {
         "descheduler": {"enabled": True},
         "search": {"enabled": False},
         "gateway": {"service": {"type": "LoadBalancer", "annotations": {"lb": "internal"}}},
+        "certificate-renewal": {"resources": {"limits": {"memory": "1Gi"}}},
         "nats": {"storage": {"className": "ssd", "size": "100Gi"}, "affinity": {"podAffinity": {"x": []}}},
         "etcd": {"storage": {"size": "20Gi"}, "image": {"repository": "mirror:5000/etcd"}},
         "kube-apiserver": {
@@ -147,7 +156,10 @@ EVERYTHING: Manifest = {
         "extraEgress": [{"ports": [{"protocol": "TCP", "port": 4318}]}],
     },
     "monitoring": {"podMonitor": True, "rules": True, "dashboards": True, "labels": {"release": "prometheus"}},
-    "certificates": {"certManager": {"enabled": True, "issuerRef": {"name": "ours"}, "duration": "720h"}},
+    "certificates": {
+        "certManager": {"enabled": True, "issuerRef": {"name": "ours"}, "duration": "720h"},
+        "renewal": {"schedule": "5 4 * * 1"},
+    },
     "rollOnSecrets": True,
 }
 
@@ -167,6 +179,16 @@ def _blocks(*cidrs: str) -> list[Manifest]:
     return [{"ipBlock": {"cidr": cidr}} for cidr in cidrs]
 
 
+def _renewal(objects: Objects) -> Manifest:
+    found: Manifest = objects["CronJob", "certificate-renewal"]["spec"]
+    return found
+
+
+def _renewing(objects: Objects) -> Manifest:
+    found: Manifest = _renewal(objects)["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
 def _claim(objects: Objects, name: str) -> Manifest:
     found: Manifest = objects["StatefulSet", name]["spec"]["volumeClaimTemplates"][0]["spec"]
     return found
@@ -175,6 +197,8 @@ def _claim(objects: Objects, name: str) -> Manifest:
 CONTROL = {"to": _blocks("198.51.100.7/32"), "ports": [{"protocol": "TCP", "port": 7443}]}
 MEMBERS = {"to": _blocks("10.0.0.0/8", "fd00::/8")}
 EXTRA = {"ports": [{"protocol": "TCP", "port": 4318}]}
+RENEWAL_API = {"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}
+MANAGED = {"fleetlog-nats-tls", "fleetlog-gateway", "fleetlog-search", "fleetlog-webhook"}
 EFFECTS: dict[str, tuple[Callable[[Objects], object], object]] = {
     "image": (lambda o: container(o, "detector")["image"], "mirror:5000/fleetlog:1.10"),
     "digest": (lambda o: container(o, "scheduler")["image"], "mirror:5000/fleetlog@sha256:" + "a" * 64),
@@ -232,6 +256,30 @@ EFFECTS: dict[str, tuple[Callable[[Objects], object], object]] = {
         lambda o: [flag for flag in container(o, "kube-apiserver")["command"] if flag.startswith(("--event", "--v="))],
         ["--event-ttl=2h", "--v=2"],
     ),
+    "image beside the log": (
+        lambda o: [pod(o, "nats", "StatefulSet")["containers"][1][field] for field in ("image", "imagePullPolicy")],
+        ["mirror:5000/fleetlog:1.10", "Always"],
+    ),
+    "schedule of the renewal": (lambda o: _renewal(o)["schedule"], "5 4 * * 1"),
+    "image of the renewal": (lambda o: _renewing(o)["image"], "mirror:5000/fleetlog:1.10"),
+    "memory of the renewal": (lambda o: _renewing(o)["resources"]["limits"], {"memory": "1Gi"}),
+    "variables of the renewal, which it stays without": (
+        lambda o: [each["name"] for each in _renewing(o)["env"]],
+        ["POD_NAMESPACE"],
+    ),
+    "account of the renewal": (
+        lambda o: o["RoleBinding", "certificate-renewal"]["subjects"][0]["namespace"],
+        "elsewhere",
+    ),
+    "what is renewed": (
+        lambda o: set(SECRETS) - {name.removeprefix("--secret=") for name in _renewing(o)["args"]},
+        MANAGED,
+    ),
+    "what may be renewed": (
+        lambda o: set(SECRETS) - set(o["Role", "certificate-renewal"]["rules"][0]["resourceNames"]),
+        MANAGED,
+    ),
+    "ways of the renewal": (lambda o: _egress(o, "certificate-renewal")[1:], [RENEWAL_API, EXTRA]),
     "store": (lambda o: "max_file_store: 90GB\n" in o["ConfigMap", "nats"]["data"]["nats.conf"], True),
     "addresses of the log": (
         lambda o: "nats-0.nats.elsewhere.svc:6222" in o["ConfigMap", "nats"]["data"]["nats.conf"],
@@ -289,10 +337,25 @@ def test_a_value_changes_what_it_says(usual: Objects, changed: Objects, name: st
     assert before != wanted, "it was so before"
 
 
+def test_renewal_is_turned_off_as_a_whole() -> None:
+    found = rendered({"certificates": {"renewal": {"enabled": False}}})
+    assert not [name for _, name in found if name == "certificate-renewal"]
+
+
+def test_reloader_is_turned_off_as_a_whole(usual: Objects) -> None:
+    before = pod(usual, "nats", "StatefulSet")
+    after = pod(rendered({"log": {"reloader": {"enabled": False}}}), "nats", "StatefulSet")
+    assert after == {
+        **{name: value for name, value in before.items() if name != "shareProcessNamespace"},
+        "containers": before["containers"][:1],
+    }
+
+
 def test_values_leave_pods_restricted(usual: Objects, changed: Objects) -> None:
     for objects in (usual, changed):
         pods = {
             name: each["spec"]["template"] for (_, name), each in objects.items() if "template" in each.get("spec", {})
         }
         assert len(pods) > len(DEPLOYED) - 2
+        pods["certificate-renewal"] = _renewal(objects)["jobTemplate"]["spec"]["template"]
         assert not {name: found for name, each in pods.items() if (found := violations(each))}

@@ -14,6 +14,7 @@ import yaml
 
 from services.cli.hosting.host_manifests import shipped
 from services.cli.registration.agent_manifests import AgentPlan, agent_objects
+from services.cli.renewal.secret_renewal import SECRETS
 from tests.support.pod_security import violations
 
 ROOT = Path(__file__).parents[3]
@@ -59,6 +60,51 @@ def test_every_pod_is_closed_off_from_its_surroundings(rendered: dict[str, list[
                 assert container["resources"]["limits"]["memory"]
 
 
+def test_the_job_that_renews_is_confined_and_may_little(rendered: dict[str, list[Manifest]]) -> None:
+    for place in (*OVERLAYS, "init"):
+        found = {each["kind"]: each for each in rendered[place] if each["metadata"]["name"] == "certificate-renewal"}
+        assert set(found) == {"ServiceAccount", "Role", "RoleBinding", "NetworkPolicy", "CronJob"}
+        job = found["CronJob"]["spec"]
+        assert job["concurrencyPolicy"] == "Forbid"
+        template = job["jobTemplate"]["spec"]["template"]
+        assert not violations(template)
+        pod = template["spec"]
+        assert pod["enableServiceLinks"] is False
+        assert pod["serviceAccountName"] == "certificate-renewal"
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["resources"]["limits"]["memory"]
+        (rule,) = found["Role"]["rules"]
+        assert (rule["apiGroups"], rule["resources"], rule["verbs"]) == ([""], ["secrets"], ["get", "update"])
+        assert [f"--secret={name}" for name in rule["resourceNames"]] == container["args"]
+        (subject,) = found["RoleBinding"]["subjects"]
+        assert (subject["kind"], subject["name"]) == ("ServiceAccount", "certificate-renewal")
+        policy = found["NetworkPolicy"]["spec"]
+        assert policy["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        assert "ingress" not in policy
+        assert {port["port"] for one in policy["egress"] for port in one["ports"]} == {53, 443, 6443}
+
+
+def test_no_other_pod_of_ours_has_a_token_or_the_authority(rendered: dict[str, list[Manifest]]) -> None:
+    for place in (*OVERLAYS, "init"):
+        text = {each["metadata"]["name"] for each in rendered[place] if "fleetlog-authority'" in str(each)}
+        assert text == {"certificate-renewal"}, place
+
+
+def test_secrets_that_are_renewed_hold_all_certificates_of_pods(rendered: dict[str, list[Manifest]]) -> None:
+    for place in ("k8s/overlays/stock", "init"):
+        mounted = {
+            volume["secret"]["secretName"]
+            for each in workloads(rendered[place])
+            for volume in each["spec"]["template"]["spec"]["volumes"]
+            if "secret" in volume
+        }
+        # Passwords of the log, keys and accounts end by no date; authorities are not renewed.
+        others = {name for name in mounted if name.startswith("fleetlog-log-")}
+        assert mounted - others - set(SECRETS) == {"fleetlog-secrets-keys", "fleetlog-authorities"}
+        assert mounted >= set(SECRETS)
+
+
 def test_a_budget_lets_one_instance_go_however_many_there_are(rendered: dict[str, list[Manifest]]) -> None:
     for place in OVERLAYS:
         budgets = [each for each in rendered[place] if each["kind"] == "PodDisruptionBudget"]
@@ -85,13 +131,30 @@ def test_listeners_leave_their_service_before_they_stop(rendered: dict[str, list
 def test_a_server_of_the_log_has_time_to_send_its_clients_away(rendered: dict[str, list[Manifest]]) -> None:
     (workload,) = (each for each in workloads(rendered["k8s/base"]) if each["metadata"]["name"] == "nats")
     pod = workload["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["lifecycle"]["preStop"]["exec"]["command"][-1] == "nats-server --signal ldm=1 && sleep 1"
-    assert container["command"] == ["nats-server"], "else it has another process id"
+    container = pod["containers"][0]
+    told = container["lifecycle"]["preStop"]["exec"]["command"][-1]
+    assert told == "nats-server --signal ldm=/run/nats/nats.pid && sleep 1"
+    assert container["command"] == ["nats-server"]
+    assert container["args"][-2:] == ["-P", "/run/nats/nats.pid"]
     (config,) = (each["data"]["nats.conf"] for each in rendered["k8s/base"] if each["kind"] == "ConfigMap")
     lasts = [int(one) for one in re.findall(r'^lame_duck_\w+: "(\d+)s"$', config, re.MULTILINE)]
     assert len(lasts) == 2
     assert sum(lasts) < pod["terminationGracePeriodSeconds"]
+
+
+def test_what_reloads_the_log_may_signal_its_server(rendered: dict[str, list[Manifest]]) -> None:
+    for place in (*OVERLAYS, "init"):
+        (workload,) = (each for each in workloads(rendered[place]) if each["metadata"]["name"] == "nats")
+        pod = workload["spec"]["template"]["spec"]
+        server, reloader = pod["containers"]
+        assert pod["shareProcessNamespace"] is True
+        for container in (server, reloader):
+            assert not {"runAsUser", "runAsGroup"} & set(container["securityContext"]), "else they differ"
+        mounts = {each["mountPath"]: (each["name"], each.get("readOnly")) for each in reloader["volumeMounts"]}
+        assert mounts == {"/etc/nats": ("config", True), "/tls": ("tls", True), "/run/nats": ("run", None)}
+        assert {"name": "run", "mountPath": "/run/nats"} in server["volumeMounts"]
+        assert reloader["args"] == ["/etc/nats", "/tls"]
+        assert reloader["command"][:3] == ["fleetlog", "nats", "reload-on-change"]
 
 
 def test_policies_let_services_reach_what_they_call(rendered: dict[str, list[Manifest]]) -> None:

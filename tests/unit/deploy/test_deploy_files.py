@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,46 +13,22 @@ from k8s import generate
 from k8s.compose import MEMBERS, PULL
 from k8s.manifests import control_plane, manifests, secrets
 from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
-from schemas.topology import OPTIONAL, SERVICES, STREAMS, WITHOUT_LOG
+from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
 from services._kit.base.settings import Settings, load, tls_context
 from services._kit.content.master_keys import load_master_keys
-from services._kit.log.connection import Connection
-from services._rules.kubernetes.quantity import parse
 from services._rules.kubernetes.rbac.service_roles import RULES
 from services.agent.settings import AgentSettings
 from services.cli.common.running import Failed
 from services.cli.containers.prepared_files import prepare
 from services.cli.installation import certificate_files as certificates
 from services.cli.installation.certificate_files import AGENTS, WITH_CONTROL
-from services.cli.nats.server_identities import connect_agent
 from services.cli.secrets.secret_keys import APISERVER, READERS, create
 from services.member_sim.settings import from_environment as member_settings
-from tests.natsserver import ProcessServer, find_binary
+from tests.support.compositions import COMPOSE, LOCAL, ROOT, filled, settings_of
 
-ROOT = Path(__file__).parents[3]
-COMPOSE: dict[str, Any] = yaml.load((ROOT / "compose.ha.yaml").read_text(), Loader=yaml.CSafeLoader)["services"]
-LOCAL: dict[str, Any] = yaml.load((ROOT / "compose.yaml").read_text(), Loader=yaml.CSafeLoader)["services"]
 COMMON = {"embedded", "agent", "join", "fleetlog", "grafana", "opensearch", "prometheus", *MEMBERS}
 INFRASTRUCTURE = {"nats-1", "nats-2", "nats-3", "etcd", "kube-apiserver"} | COMMON
 OURS = {name: entry for part in (COMPOSE, LOCAL) for name, entry in part.items() if "fleetlog" in entry["image"]}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `fleetlog certs` makes."""
-    directory = tmp_path_factory.mktemp("certs") / "deploy"
-    assert certificates.make(directory, agents=[PULL]) == 0
-    return directory
-
-
-def _settings(service: str) -> type[Settings]:
-    module = importlib.import_module(f"services.{service}.settings")
-    (kind,) = (
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Settings) and kind.__module__ == module.__name__
-    )
-    return kind
 
 
 def test_committed_files_match_the_generator() -> None:
@@ -147,7 +118,7 @@ def test_a_service_understands_the_settings_it_is_given(service: str) -> None:
     in_pod = {entry["name"]: entry.get("value", "pod-0") for entry in container["containers"][0]["env"]}
     local = LOCAL[dns(service)]["environment"] if service not in WITHOUT_LOG else in_pod
     for environment in (in_pod, COMPOSE[dns(service)]["environment"], local):
-        settings = load(_settings(service), environment)
+        settings = load(settings_of(service), environment)
         assert settings.http_port == HTTP
         assert settings.nats_url.startswith("tls://") or service in WITHOUT_LOG
 
@@ -169,13 +140,8 @@ def test_an_optional_service_does_not_run_until_it_is_asked_for(service: str) ->
     assert COMPOSE[dns(service)].get("profiles", []) == profiles
 
 
-def _filled(text: str) -> str:
-    """A text of compose.yaml with the defaults of its variables."""
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
-
-
 def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
-    sources = {_filled(volume).split(":")[0] for entry in COMPOSE.values() for volume in entry.get("volumes", ())}
+    sources = {filled(volume).split(":")[0] for entry in COMPOSE.values() for volume in entry.get("volumes", ())}
     sources |= {f"./{name}" for entry in COMPOSE.values() for name in entry.get("env_file", ())}
     for source in sources:
         inside = source.removeprefix("./deploy/")
@@ -188,7 +154,7 @@ def test_every_file_that_compose_mounts_is_made_or_kept(made: Path) -> None:
 
 
 def test_only_users_of_the_control_plane_get_rights() -> None:
-    fields = {service: {field.name for field in msgspec.structs.fields(_settings(service))} for service in SERVICES}
+    fields = {service: {field.name for field in msgspec.structs.fields(settings_of(service))} for service in SERVICES}
     assert {service for service in SERVICES if "control_kubeconfig" in fields[service]} == set(WITH_CONTROL)
     assert set(RULES) == set(WITH_CONTROL)
     for manifest in control_plane():
@@ -206,7 +172,7 @@ def test_key_of_secrets_is_mounted_by_its_readers_only(made: Path, tmp_path: Pat
     readers = {
         service
         for service in SERVICES
-        if "secrets_key_file" in {field.name for field in msgspec.structs.fields(_settings(service))}
+        if "secrets_key_file" in {field.name for field in msgspec.structs.fields(settings_of(service))}
     }
     assert readers | {APISERVER} == READERS
     mounting = {
@@ -249,114 +215,12 @@ def test_certificates_are_not_made_over(made: Path) -> None:
         certificates.make(made)
 
 
-def test_the_servers_of_the_log_accept_their_configuration(made: Path, tmp_path: Path) -> None:
-    binary = find_binary()
-    if binary is None:
-        pytest.skip("no nats-server here")
-    config = next(
-        document
-        for document in yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
-        if document["kind"] == "ConfigMap"
-    )["data"]["nats.conf"]
-    environment = {**os.environ, "POD_NAME": "nats-0"}
-    for name, part in (("ca.crt", "ca.crt"), ("tls.crt", "tls/nats.crt"), ("tls.key", "tls/nats.key")):
-        shutil.copy(made / part, tmp_path / name)
-    shutil.copytree(made / "nats", tmp_path / "accounts")
-    shutil.copy(made / "nats/accounts.conf", tmp_path)
-    for text in (config, (ROOT / "k8s/nats.compose.conf").read_text()):
-        path = tmp_path / "nats.conf"
-        path.write_text(text.replace('"/tls/', f'"{tmp_path}/').replace('"/data"', f'"{tmp_path}/data"'))
-        done = subprocess.run(
-            [binary, "-t", "-c", str(path)], env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-
-
-def test_each_service_has_an_identity_of_its_own_on_the_log(made: Path) -> None:
-    accounts = (made / "nats/accounts.conf").read_text()
-    passwords = {path.name: path.read_text() for path in (made / "passwords").iterdir()}
-    assert set(passwords) == {service for service in SERVICES if service not in WITHOUT_LOG}
-    assert len(set(passwords.values())) == len(passwords)
-    for service, password in passwords.items():
-        assert f'user: "{service}", password: "{password}", permissions' in accounts
-        settings = load(_settings(service), COMPOSE[dns(service)]["environment"])
-        assert (settings.nats_user, settings.nats_inbox_prefix) == (service, f"_INBOX_{service}")
-        mounted = dict(reversed(volume.split(":")[:2]) for volume in COMPOSE[dns(service)]["volumes"])
-        assert mounted[settings.nats_password_file] == f"./deploy/passwords/{service}"
-        assert secrets(service)["log"] == f"fleetlog-log-{dns(service)}"
-        assert not any("hub.password" in source for source in mounted.values())
-
-
-def test_servers_of_the_log_read_accounts_from_a_secret() -> None:
-    by_kind = {one["kind"]: one for one in yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())}
-    pod = by_kind["StatefulSet"]["spec"]["template"]["spec"]
-    (config,) = (volume for volume in pod["volumes"] if volume["name"] == "config")
-    assert {"secret": {"name": "fleetlog-nats-accounts"}} in config["projected"]["sources"]
-    assert 'include "accounts.conf"' in by_kind["ConfigMap"]["data"]["nats.conf"]
-    assert "password:" not in by_kind["ConfigMap"]["data"]["nats.conf"]
-
-
-def test_monitoring_port_of_the_log_server_is_local() -> None:
-    documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
-    by_kind = {document["kind"]: document for document in documents}
-    config = by_kind["ConfigMap"]["data"]["nats.conf"]
-    assert re.findall(r"^ *https?(?:_port)?: *(.*)$", config, re.MULTILINE) == ['"127.0.0.1:8222"']
-    for name in ("compose", "local"):
-        text = (ROOT / f"k8s/nats.{name}.conf").read_text()
-        assert "monitor" not in text
-        assert not re.search(r"^ *https?(?:_port)?:", text, re.MULTILINE)
-    (server,) = by_kind["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    assert {port["containerPort"] for port in server["ports"]} == {4222, 6222}
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        command = server[probe]["exec"]["command"]
-        assert command[0] == "wget"
-        assert command[-1].startswith("http://127.0.0.1:8222/healthz")
-    rules = by_kind["NetworkPolicy"]["spec"]["ingress"]
-    opened = {port["port"]: rule["from"] for rule in rules for port in rule["ports"]}
-    assert set(opened) == {4222, 6222}
-    assert all(peers and all("podSelector" in peer for peer in peers) for peers in opened.values())
-    for name in ("nats-1", "nats-2", "nats-3"):
-        assert {_filled(port) for port in COMPOSE[name].get("ports", ())} <= {"127.0.0.1:4222:4222"}
-
-
-def test_alerts_ask_for_metrics_that_are_documented() -> None:
-    rules = yaml.safe_load((ROOT / "k8s/monitoring/alerts.yml").read_text())["groups"][0]["rules"]
-    documented = set(re.findall(r"^\| `(fleetlog_\w+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE))
-    asked = {name for rule in rules for name in re.findall(r"fleetlog_\w+", rule["expr"])}
-    assert asked
-    assert asked <= documented
-    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
-    without = next(rule["expr"] for rule in rules if rule["alert"] == "FleetlogNoLeader")
-    assert set(re.findall(r"\w+", without.partition('"')[2].partition('"')[0])) == {"gateway", "search"}
-
-
-def test_bounds_of_the_streams_fit_into_the_volume() -> None:
-    documents = list(yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text()))
-    by_kind = {document["kind"]: document for document in documents}
-    (claim,) = by_kind["StatefulSet"]["spec"]["volumeClaimTemplates"]
-    volume = parse(claim["spec"]["resources"]["requests"]["storage"]).value()
-    found = re.search(r"max_file_store: (\d+)GB", by_kind["ConfigMap"]["data"]["nats.conf"])
-    assert found is not None
-    store = int(found[1]) << 30
-    assert sum(stream.max_bytes for stream in STREAMS) <= store < 0.9 * volume
-    assert "max_file_store: 20GB" in (ROOT / "k8s/nats.compose.conf").read_text()
-
-
-def test_memory_limit_of_the_log_server_is_below_its_container() -> None:
-    documents = yaml.safe_load_all((ROOT / "k8s/base/nats.yaml").read_text())
-    (pods,) = (document["spec"]["template"]["spec"] for document in documents if document["kind"] == "StatefulSet")
-    (server,) = pods["containers"]
-    told = next(variable["value"] for variable in server["env"] if variable["name"] == "GOMEMLIMIT")
-    mebibytes, allowed = int(told.removesuffix("MiB")), int(server["resources"]["limits"]["memory"].removesuffix("Gi"))
-    assert 0.7 < mebibytes / (allowed * 1024) < 0.9
-
-
 def test_agent_of_a_pull_member_finds_its_files(made: Path) -> None:
     entry = COMPOSE["agent"]
-    settings = load(AgentSettings, {name: _filled(value) for name, value in entry["environment"].items()})
+    settings = load(AgentSettings, {name: filled(value) for name, value in entry["environment"].items()})
     assert settings.agent_cluster == PULL
     mounted = {
-        volume.split(":")[1]: source for volume in map(_filled, entry["volumes"]) for source in [volume.split(":")[0]]
+        volume.split(":")[1]: source for volume in map(filled, entry["volumes"]) for source in [volume.split(":")[0]]
     }
     own = made / mounted[f"{RUN}/agent"].removeprefix("./deploy/")
     assert (own / Path(settings.nats_nkey_file).name).read_text().startswith("SU")
@@ -365,41 +229,6 @@ def test_agent_of_a_pull_member_finds_its_files(made: Path) -> None:
     manifest = msgspec.json.decode((own / "cluster.json").read_bytes())
     assert (manifest["metadata"]["name"], manifest["spec"]) == (PULL, {"syncMode": "Pull"})
     assert not any("secrets" in volume for volume in entry["volumes"])
-
-
-async def test_server_admits_agents_with_a_key_only(tmp_path: Path) -> None:
-    binary = find_binary()
-    if binary is None:
-        pytest.skip("no nats-server here")
-    directory = tmp_path / "deploy"
-    certificates.make(directory)
-    certificates.admit(directory, ["one", "two"])
-    seeds = {name: (directory / "agents" / name / "nkey.seed").read_text() for name in ("one", "two")}
-    certificates.admit(directory, ["two", "three"])
-    assert (directory / "agents/two/nkey.seed").read_text() == seeds["two"], "a key stays"
-    certificates.shut_out(directory, ["one"])
-    with pytest.raises(Failed, match="no agent of 'one'"):
-        certificates.shut_out(directory, ["one"])
-    certificates.admit(directory, [])
-    server = ProcessServer(binary, tmp_path)
-    with (tmp_path / "nats.conf").open("a") as config:
-        config.write('\ninclude "deploy/nats/accounts.conf"\n')
-    server.start()
-    try:
-        password = (directory / "hub.password").read_text()
-        await (await Connection.open(server.url, user="hub", password=password)).close()
-        answer = await connect_agent(server.url, seeds["two"])
-        assert isinstance(answer, Connection), answer
-        await answer.close()
-        answer = await connect_agent(server.url, seeds["one"])
-        assert isinstance(answer, str)
-        assert "authorization" in answer.lower()
-    finally:
-        server.stop()
-    with pytest.raises(Failed, match="no name of a cluster"):
-        certificates.admit(directory, ["../elsewhere"])
-    with pytest.raises(Failed, match="make them first"):
-        certificates.admit(tmp_path / "nowhere", ["one"])
 
 
 def test_a_service_trusts_the_authority_that_was_made(made: Path) -> None:

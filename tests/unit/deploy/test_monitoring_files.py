@@ -65,3 +65,14 @@ def test_page_lists_every_alert_and_objective() -> None:
     assert listed == [(objective.name, f"{objective.percent:g}") for objective in OBJECTIVES]
     burns = re.findall(r"^\| (?:critical|warning) \| above ([\d.]+) \| .* \| (\w+) \|$", PAGE, re.MULTILINE)
     assert burns == [(f"{burn.factor:g}", burn.severity) for burn in BURNS]
+
+
+def test_alerts_ask_for_metrics_that_are_documented() -> None:
+    rules = yaml.safe_load((ROOT / "k8s/monitoring/alerts.yml").read_text())["groups"][0]["rules"]
+    documented = set(re.findall(r"^\| `(fleetlog_\w+)`", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE))
+    asked = {name for rule in rules for name in re.findall(r"fleetlog_\w+", rule["expr"])}
+    assert asked
+    assert asked <= documented
+    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+    without = next(rule["expr"] for rule in rules if rule["alert"] == "FleetlogNoLeader")
+    assert set(re.findall(r"\w+", without.partition('"')[2].partition('"')[0])) == {"gateway", "search"}

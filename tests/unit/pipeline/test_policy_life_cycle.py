@@ -290,6 +290,19 @@ def test_lazy_policy_after_its_template_only_claims_it() -> None:
     assert made.spec("web")["replicas"] == 2
 
 
+def test_lazy_policy_seen_after_a_later_template_binds_it() -> None:
+    made = PolicyWorld()
+    made.goes_on_after(100)
+    made.creates("web", {"app": "web"})
+    made.settles()
+    made.goes_on_after(10)
+    lazy(made, **BOTH)
+    assert made.policy("web") == "pp/a"
+    made.applies("pp/a", **ONE)
+    made.settles()
+    assert made.spec("web")["placement"] == BOTH["placement"]
+
+
 def test_edit_of_a_lazy_policy_waits_for_an_edit_of_the_template() -> None:
     made = world(("pp/a", WEB, {"activationPreference": "Lazy", **BOTH}))
     made.applies("pp/a", **ONE)

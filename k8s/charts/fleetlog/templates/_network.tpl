@@ -28,7 +28,7 @@
 {{- if and (not $rule) $cidrs -}}
 {{- $egress = append $egress (dict "to" (include "fleetlog.blocks" $cidrs | fromJsonArray)) -}}
 {{- if ne $name "kube-apiserver" -}}{{- $egress = append $egress $control -}}{{- end -}}
-{{- else if and (not $rule.to) (has 443 $ports) -}}
+{{- else if and (not $rule.to) (has 443 $ports) (ne $name "certificate-renewal") -}}
 {{- $egress = append $egress $control -}}
 {{- else -}}
 {{- $egress = append $egress $rule -}}

@@ -24,3 +24,26 @@
 {{- range $names -}}{{- $found = append $found (lookup "v1" "Secret" $namespace . | default dict).data -}}{{- end -}}
 {{- toJson $found | sha256sum -}}
 {{- end -}}
+
+{{- /* What renews certificates: its schedule, and not those that cert-manager makes. */ -}}
+{{- define "fleetlog.renewal" -}}
+{{- $object := .object -}}
+{{- $namespace := .namespace -}}
+{{- $managed := list -}}
+{{- if .values.certificates.certManager.enabled -}}
+{{- $managed = list "fleetlog-nats-tls" "fleetlog-gateway" "fleetlog-search" "fleetlog-webhook" -}}
+{{- end -}}
+{{- $kept := list -}}
+{{- if eq $object.kind "RoleBinding" -}}
+{{- range $object.subjects -}}{{- $_ := set . "namespace" $namespace -}}{{- end -}}
+{{- else if eq $object.kind "Role" -}}
+{{- $rule := index $object.rules 0 -}}
+{{- range $rule.resourceNames -}}{{- if not (has . $managed) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
+{{- $_ := set $rule "resourceNames" $kept -}}
+{{- else if eq $object.kind "CronJob" -}}
+{{- $_ := set $object.spec "schedule" .values.certificates.renewal.schedule -}}
+{{- $container := index $object.spec.jobTemplate.spec.template.spec.containers 0 -}}
+{{- range $container.args -}}{{- if not (has (trimPrefix "--secret=" .) $managed) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
+{{- $_ := set $container "args" $kept -}}
+{{- end -}}
+{{- end -}}

@@ -32,8 +32,14 @@
 {{- $wanted = mergeOverwrite (pick $image "repository" "tag" "digest") $wanted -}}
 {{- end -}}
 {{- $_ := set $container "image" (include "fleetlog.image" (dict "image" $container.image "wanted" $wanted)) -}}
+{{- /* What runs beside the server of another project is the product's. */ -}}
+{{- $ours := pick $image "repository" "tag" "digest" -}}
+{{- range rest $pod.containers -}}
+{{- $_ := set . "image" (include "fleetlog.image" (dict "image" .image "wanted" $ours)) -}}
+{{- end -}}
 {{- with $image.pullPolicy -}}
-{{- $_ := set $container "imagePullPolicy" . -}}
+{{- $policy := . -}}
+{{- range $pod.containers -}}{{- $_ := set . "imagePullPolicy" $policy -}}{{- end -}}
 {{- end -}}
 {{- with $image.pullSecrets -}}
 {{- $names := list -}}

@@ -24,6 +24,11 @@ def field_element(name: str) -> str:
     return f"f:{name}"
 
 
+def field_name(element: str) -> str | None:
+    """Return the name of a field's element; None for an item of a list."""
+    return element.removeprefix("f:") if element.startswith("f:") else None
+
+
 def key_element(keys: dict[str, Any]) -> str:
     """Return the element of a list item that is known by some of its fields."""
     return f"k:{_encode(keys).decode()}"

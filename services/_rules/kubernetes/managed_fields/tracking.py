@@ -161,14 +161,15 @@ class FieldOwnership:
                 present = self._types.difference(self._empty, before)
                 _without_system(present.touched)
                 managers[first] = Owned(writer.version, "", present.touched)
-            fields = {
-                path for path in self._types.fields(config) if path not in _SYSTEM and path[0] not in writer.reset
-            }
+            configured = self._types.fields(config)
+            fields = {path for path in configured if path not in _SYSTEM and path[0] not in writer.reset}
             merged = self._types.merged(before, config)
             last = managers.get(me)
             managers[me] = Owned(writer.version, last.time if last else writer.time, write_fields(fields))
             if last is not None:
-                merged = self._types.without(merged, _given_up(last.paths, managers))
+                merged = self._types.without(
+                    merged, _given_up(self._types.with_parents(last.paths), configured, managers)
+                )
             touched, removed = self._types.difference(before, merged)
         except ShapeError as error:
             raise PatchError(f"failed to create typed patch object: {error}") from error
@@ -227,11 +228,14 @@ class FieldOwnership:
                 owned.fields = minus(minus(owned.fields, touched), removed)
 
 
-def _given_up(last: Paths, managers: Managers) -> Paths:
-    """Return the fields of the last configuration without a manager, now that the new one is in force."""
+def _given_up(last: Paths, configured: Paths, managers: Managers) -> Paths:
+    """Return the fields of the last configuration without a manager, now that the new one is in force.
+
+    A field that leads to them goes with all that is left in it, unless the configuration or a manager has some of it.
+    """
     kept: Paths = set()
-    for owned in managers.values():
-        for path in owned.paths:
+    for paths in (configured, *(owned.paths for owned in managers.values())):
+        for path in paths:
             kept.update(path[:at] for at in range(1, len(path) + 1))
     return last - kept
 

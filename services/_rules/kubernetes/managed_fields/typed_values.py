@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from services._rules.kubernetes.managed_fields.field_sets import Fields, Path, Paths, field_element
+from services._rules.kubernetes.managed_fields.field_sets import Fields, Path, Paths, field_element, field_name
 from services._rules.kubernetes.managed_fields.schema_shapes import (
     MISSING,
     IsAtomic,
@@ -57,6 +57,21 @@ class Types:
     def merged(self, live: Any, config: Any) -> Any:
         """Return `live` with every field of `config`; unchanged parts are shared."""
         return _merge(self._root, live, config, ())
+
+    def with_parents(self, paths: Paths) -> Paths:
+        """Return paths and the fields on the way to them that the schema names."""
+        found = set(paths)
+        for path in paths:
+            shape = self._root
+            for at, element in enumerate(path[:-1], 1):
+                name = field_name(element)
+                if name is None:
+                    shape = shape.item
+                    continue
+                if shape.declares(name):
+                    found.add(path[:at])
+                shape = shape.child(name)[1]
+        return found
 
     def without(self, obj: Any, paths: Paths) -> Any:
         """Return an object without the fields at `paths`; unchanged parts are shared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -10,11 +11,13 @@ import typer
 from services.cli.common.command import Commands, Work
 from services.cli.common.installation_options import Directory, control
 from services.cli.common.installation_search import DEFAULT_DIRECTORY
+from services.cli.registration.host_options import HostOptions
 from services.cli.shell.choices import PlainOutput
 
 if TYPE_CHECKING:
     from services.cli.members.signing import Grants
     from services.cli.nats.authority import Authority
+    from services.cli.registration.host_grants import HostGrants
 
 app = Commands(
     name="nats",
@@ -101,6 +104,7 @@ def agents(keys: KeysOptions, output: PlainOutput = "") -> None:
 \b
 fleetlog nats revoke member3                        # unjoin and unregister do this
 fleetlog nats revoke member3 --out /etc/fleetlog/nats-auth --nats nats://n1:4222
+fleetlog nats revoke member3 --certs deploy --host-kubeconfig host.yaml --nats tls://log.example:4222
 """,
 )
 def revoke(
@@ -108,11 +112,23 @@ def revoke(
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
     *,
     keys: KeysOptions,
+    host: HostOptions,
 ) -> Work:
     """End the identity of a cluster's agent: it is disconnected at once, and does not come back with it."""
+    if host.certs:
+        from services.cli.registration import host_grants
+
+        return _shut_out(cluster, host_grants.revoke(_host_grants(host, nats), cluster))
     from services.cli.nats.account_claims import revoke as end
 
-    return end(*keys.authority(nats), cluster)
+    return _shut_out(cluster, end(*keys.authority(nats), cluster))
+
+
+async def _shut_out(cluster: str, ending: Coroutine[None, None, None]) -> int:
+    """Say that an agent's identity has ended, once it has."""
+    await ending
+    print(f"The agent of {cluster} is shut out.")
+    return 0
 
 
 @app.command(
@@ -123,6 +139,7 @@ def revoke(
 fleetlog nats sign --kubeconfig cp.yaml --out /etc/fleetlog/nats-auth     # runs until it is stopped
 fleetlog nats sign --once                                                # those that wait now
 fleetlog nats sign --dir .fleetlog                                       # for an installation of `fleetlog up`
+fleetlog nats sign --kubeconfig cp.yaml --certs deploy --host-kubeconfig host.yaml --nats tls://log.example:4222
 """,
 )
 def sign(
@@ -131,11 +148,52 @@ def sign(
     once: Annotated[bool, typer.Option("--once", help="Answer those that wait now, and end.")] = False,
     *,
     keys: KeysOptions,
+    host: HostOptions,
 ) -> Work:
     """Give agents that `karmadactl register` asks for their identity, and enter their clusters."""
     from services.cli.members import signing
 
-    return signing.sign(control(keys.directory, kubeconfig), _grants(keys, nats), once=once)
+    grants = _host_grants(host, nats) if host.certs else _grants(keys, nats)
+    return signing.sign(control(keys.directory, kubeconfig), grants, once=once)
+
+
+def _host_grants(host: HostOptions, nats: str) -> HostGrants:
+    """By the configuration of servers that run in a cluster; raises Failed without their URL."""
+    from services.cli.common.running import Failed
+    from services.cli.registration.host_grants import HostGrants
+
+    if not nats:
+        raise Failed("say with --nats where members reach the log, as tls://log.example:4222")
+    return HostGrants(host, nats)
+
+
+@app.command(
+    "reload-on-change",
+    epilog="""Examples:
+
+\b
+nats-server -c /etc/nats/nats.conf -P /run/nats/nats.pid -m 8222
+fleetlog nats reload-on-change --pid-file /run/nats/nats.pid --state /run/nats /etc/nats /tls
+""",
+)
+def reload_on_change(
+    files: Annotated[list[Path], typer.Argument(help="Files, or directories of files, that the server reads.")],
+    pid_file: Annotated[Path, typer.Option("--pid-file", help="Where the server writes its process id.")],
+    monitor: Annotated[
+        str, typer.Option("--monitor", help="Address of the server's monitoring.")
+    ] = "http://127.0.0.1:8222",
+    state: Annotated[
+        Path, typer.Option("--state", help="Directory for `looked`, touched with every look, and `refused`.")
+    ] = Path("/tmp"),
+    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 5.0,
+) -> Work:
+    """Have a server of the log read its files again whenever they changed; runs beside it until it is stopped.
+
+    The server has to run on this machine, or in this pod, as the same user. Files that it refuses change nothing.
+    """
+    from services.cli.nats.server_reloading import Reloaded, reload_on_change
+
+    return reload_on_change(Reloaded(files, pid_file, monitor, state, every))
 
 
 def _grants(keys: KeysOptions, nats: str) -> Grants:
