@@ -33,6 +33,11 @@ test *ARGS: _setup
 test-long: _setup
     {{ run }} python -m tests.run --long
 
+# Run what failed since pytest's cache was cleared once more, alone; what passes is printed as FLAKY. Fails above five.
+[group('test')]
+test-rerun: _setup
+    {{ run }} python -m tests.rerun
+
 # Build the image, start the compositions in a container engine and disturb them; `-k local` for a part of it.
 [group('test')]
 containers *ARGS: _setup

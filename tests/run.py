@@ -100,8 +100,8 @@ def _compile() -> None:
 
 
 def _parts(parts: Sequence[Sequence[str]]) -> int:
-    codes = [_pytest(*part) for part in parts]
-    return next((code for code in codes if code not in (0, _NO_TESTS)), 0)
+    # Above 1, which tests that failed leave, are codes of runs that did not come to their end.
+    return max(code for code in [0, *(_pytest(*part) for part in parts)] if code != _NO_TESTS)
 
 
 def _pytest(*arguments: str) -> int:

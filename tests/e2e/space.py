@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
 
 from schemas.manifest import Manifest
 from tests.e2e.fleet import MANIFESTS, Fleet, Kubectl, until_equal
+from tests.support.commands import run_command
 
 EVERYWHERE = ("member1", "member2", "member3")
 
@@ -56,6 +58,18 @@ class Space:
                 "spec": {"resourceSelectors": [selector], "overrideRules": [rule]},
             }
         )
+
+    def taint(self, member: str, *taints: Manifest) -> None:
+        """Give a cluster these taints and no others; what is written after it returns is placed by them."""
+        self.control.patch("cluster", member, {"spec": {"taints": list(taints)}})
+        wanted = [(taint["key"], taint["effect"]) for taint in taints]
+        until_equal(f"taints of {member} on the log", lambda: self._taints_on_log(member), wanted)
+
+    def _taints_on_log(self, member: str) -> list[tuple[str, str]]:
+        words = ("--subject", f"cluster.{member}", "--tail", "1", "-o", "json")
+        shown = run_command("fleetlog", "events", "--dir", str(self.fleet.layout.directory), *words).stdout
+        spec = json.loads(shown)["data"]["manifest"]["spec"]
+        return [(taint["key"], taint["effect"]) for taint in spec.get("taints") or ()]
 
     def held(self, member: str, kind: str, name: str) -> Manifest | None:
         """An object as a member has it."""

@@ -38,14 +38,14 @@ def test_placement_follows_labels_of_clusters(space: Space) -> None:
 
 
 def test_tainted_cluster_takes_tolerating_objects_only(space: Space) -> None:
-    space.control.patch("cluster", "member2", {"spec": {"taints": [TAINT]}})
+    space.taint("member2", TAINT)
     settings, web = space.apply(space.load("settings.yaml")), space.apply(space.load("web.yaml"))
     tolerated = {"key": "dedicated", "operator": "Equal", "value": "special-user", "effect": "NoSchedule"}
     space.policy(web, {"clusterTolerations": [tolerated]})
     space.policy(settings, {})
     space.until_in("deployment", "web", EVERYWHERE)
     space.until_in("configmap", "settings", ("member1", "member3"))
-    space.control.patch("cluster", "member2", {"spec": {"taints": []}})
+    space.taint("member2")
     space.until_in("configmap", "settings", EVERYWHERE)
 
 

@@ -66,15 +66,14 @@ def where(space: Space, name: str) -> dict[str, int]:
 def test_drifted_replicas_return_and_the_object_goes(space: Space) -> None:
     nginx = space.load("web.yaml")
     nginx["spec"]["replicas"] = 3
-    space.control.patch("cluster", "member1", {"spec": {"taints": [{"key": "moved", "effect": "NoSchedule"}]}})
     try:
-        until("the taint", lambda: bool((space.control.get("cluster", "member1") or {})["spec"].get("taints")))
+        space.taint("member1", {"key": "moved", "effect": "NoSchedule"})
         space.apply(nginx)
         space.policy(nginx, TWO_TO_ONE)
         name = nginx["metadata"]["name"]
         until_equal("all replicas in member2", lambda: where(space, name), {"member2": 3})
     finally:
-        space.control.patch("cluster", "member1", {"spec": {"taints": []}})
+        space.taint("member1")
     rebalancer(space, named(nginx))
     until_equal("replicas as the weights say", lambda: where(space, name), {"member1": 2, "member2": 1})
     until_equal("its result", lambda: results(space), ["Deployment Successful"])
