@@ -23,15 +23,25 @@ up *ARGS: _setup
 topology: _setup
     {{ run }} fleetlog topology
 
-# Run all tests.
+# Run the tests: everything but what `just test-all` adds; with arguments, pytest with them.
 [group('test')]
 test *ARGS: _setup
     {{ run }} python -m tests.run "$@"
 
-# Run the tests that `just test` leaves out: more rounds of faults, and compositions with what few machines have.
+# Run every test: beside those of `just test` all installations, faults, containers, and the local cluster.
 [group('test')]
-test-long: _setup
-    {{ run }} python -m tests.run --long
+test-all: _setup
+    {{ run }} python -m tests.run --all
+
+# Run what `just test-all` has beside `just test`.
+[group('test')]
+test-rest: _setup
+    {{ run }} python -m tests.run --rest
+
+# Print which behaviour has tests at which level, and how many of them `just test` runs.
+[group('test')]
+test-levels: _setup
+    {{ run }} pytest --collect-only --behaviours --quiet --quiet
 
 # Run what failed since pytest's cache was cleared once more, alone; what passes is printed as FLAKY. Fails above five.
 [group('test')]

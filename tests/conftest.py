@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,11 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from services._kit.concurrency.event_loop import GC_THRESHOLDS
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
-from tests.distribution import Units, in_order
+from tests import behaviours, levels
 from tests.e2e.kubectls import put_one_release_on_path
 from tests.natsserver import Server, make_server
 
@@ -52,19 +51,22 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first; all others stay in their random order. Tests that kill processes wait for new ones."""
-    in_order(items)
-    for item in items:
-        if item.get_closest_marker("faults") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--behaviours` prints which behaviour has tests at which level; with --collect-only."""
+    parser.addoption("--behaviours", action="store_true", help="print a table of behaviours and levels of tests")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """By files, but files that use one installation together."""
-    return Units(config, log) if config.getvalue("dist") == "loadfile" else None
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test the marks of its level and of its behaviour, before groups are read and marks select."""
+    levels.mark(items)
+    behaviours.mark(items)
+    if config.option.behaviours:
+        left = levels.left_out()
+        lines, wrong = behaviours.table(items, {item for item in items if levels.is_tested(item, left)})
+        sys.stdout.write("\n".join([*lines, ""]))
+        if wrong:
+            raise pytest.UsageError("\n".join(wrong))
 
 
 @pytest.fixture(autouse=True)

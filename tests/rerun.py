@@ -1,11 +1,12 @@
 """Runs the tests that failed once more, alone: what passes then is printed as flaky and does not fail the run.
 
-The failures are those of pytest's cache, of all runs since it was cleared: `just test` and `just test-long` add theirs.
+The failures are those of pytest's cache, of all runs since it was cleared: `just test` and `just test-rest` add theirs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,9 @@ import pytest
 MOST: Final = 5
 """Failures that are run again; more are no coincidence."""
 FAILURES: Final = Path(".pytest_cache/v/cache/lastfailed")
+
+_GROUP: Final = re.compile(r"@[^\]]*$")
+"""What pytest-xdist puts behind the name of a test in a group; parameters end with a bracket."""
 
 
 class Outcomes:
@@ -38,7 +42,8 @@ class Outcomes:
 
 def main() -> int:
     """Run them; 0 when each of them passed."""
-    failed = sorted(json.loads(FAILURES.read_text())) if FAILURES.exists() else []
+    known = json.loads(FAILURES.read_text()) if FAILURES.exists() else {}
+    failed = sorted({_GROUP.sub("", test) for test in known})
     if not failed:
         print("Tests failed, and none of them is known: the output above says what happened.")
         return 1

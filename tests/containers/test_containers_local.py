@@ -70,6 +70,7 @@ def test_the_image_has_what_kubeconfigs_with_commands_need(image: str) -> None:
     assert engine.docker("run", *sandbox, image, "-c", "import os; print(os.getuid())").stdout.strip() == str(USER)
 
 
+@pytest.mark.main_path
 def test_members_are_ready_after_one_command(local: Composition, kubectl: Kubectl) -> None:
     until_equal(
         "members that are Ready",
@@ -87,6 +88,7 @@ def test_members_are_ready_after_one_command(local: Composition, kubectl: Kubect
     assert all(one.attrs["HostConfig"]["ReadonlyRootfs"] for one in local.containers())
 
 
+@pytest.mark.main_path
 def test_nginx_runs_in_two_members(local: Composition, kubectl: Kubectl) -> None:
     kubectl.apply(EXAMPLES / "nginx-demo.yaml")
     kubectl.apply(EXAMPLES / "nginx-propagation.yaml")

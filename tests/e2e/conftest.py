@@ -30,7 +30,6 @@ SETTINGS = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this directory starts a whole installation, and its steps build on one another's time."""
     for item in below(Path(__file__).parent, items):
-        item.add_marker(pytest.mark.e2e)
         if not item.get_closest_marker("timeout"):
             # The first of a module starts the installation, and a slow machine may take most of what a wait allows.
             item.add_marker(pytest.mark.timeout(300))
@@ -51,7 +50,8 @@ def fleet(one_fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     assert one_fleet.failures() == before
     assert one_fleet.refusals() == []
     config = request.config
-    whole = not (request.session.testsfailed or config.option.keyword or any("::" in word for word in config.args))
+    part = config.option.markexpr == "main_path" or any("::" in word for word in config.args)
+    whole = not (request.session.testsfailed or config.option.keyword or part)
     check_rights(one_fleet, request.node.path.stem, whole=whole)
 
 

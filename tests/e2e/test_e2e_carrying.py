@@ -24,6 +24,8 @@ from tests.e2e.entering import Inside, running_pod
 from tests.e2e.fleet import Fleet, Kubectl, metric, until
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 MIB = 1 << 20
 BLOCKS = 100
 BOUND = 32 * MIB

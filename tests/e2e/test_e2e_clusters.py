@@ -13,6 +13,8 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space, clusters
 
+pytestmark = pytest.mark.xdist_group("views")
+
 TAINT = {"key": "dedicated", "value": "special-user", "effect": "NoSchedule"}
 
 
@@ -26,6 +28,7 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
             made.control.patch("cluster", member, {"spec": {"taints": []}})
 
 
+@pytest.mark.main_path
 def test_placement_follows_labels_of_clusters(space: Space) -> None:
     space.control.run("label", "cluster", "member1", "tier=gold")
     settings = space.apply(space.load("settings.yaml"))
@@ -37,6 +40,7 @@ def test_placement_follows_labels_of_clusters(space: Space) -> None:
     space.until_in("configmap", "settings", ("member3",))
 
 
+@pytest.mark.main_path
 def test_tainted_cluster_takes_tolerating_objects_only(space: Space) -> None:
     space.taint("member2", TAINT)
     settings, web = space.apply(space.load("settings.yaml")), space.apply(space.load("web.yaml"))

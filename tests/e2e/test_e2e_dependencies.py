@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from schemas.manifest import Manifest
 from tests.e2e.fleet import until, until_equal
 from tests.e2e.space import Space, clusters
 from tests.support.commands import run_command
+
+pytestmark = pytest.mark.xdist_group("workloads")
 
 ATTACHED = "settings-configmap"
 
@@ -38,6 +42,7 @@ def reasons(space: Space, name: str) -> set[str]:
     return {reason for _, reason, _ in space.events(name)}
 
 
+@pytest.mark.main_path
 def test_dependencies_follow_their_deployment(space: Space) -> None:
     settings, key = space.load("settings.yaml"), space.load("key.yaml")
     web = space.apply(reading(space))

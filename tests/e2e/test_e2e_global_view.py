@@ -13,6 +13,8 @@ from schemas.manifest import Manifest
 from tests.e2e.fleet import Failed, Fleet, Kubectl, until, until_equal
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("views")
+
 MARK = "resource.karmada.io/cached-from-cluster"
 SEARCH = "/apis/search.karmada.io/v1alpha1"
 PROXY = f"{SEARCH}/proxying/karmada/proxy"
@@ -113,6 +115,7 @@ def test_search_cache_lists_objects_of_all_members(registered: Space) -> None:
     assert cached()["kind"] == "DeploymentList"
 
 
+@pytest.mark.main_path
 def test_members_are_read_as_one_cluster(registered: Space, everywhere: Kubectl) -> None:
     pods_in(registered, "member1", "a")
     pods_in(registered, "member2", "b")

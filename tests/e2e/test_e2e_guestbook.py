@@ -12,6 +12,8 @@ from services.cli.common.layout import CONTROL
 from tests.e2e import hostile
 from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 CRD = "guestbooks.webapp.my.domain"
 NAMES = {
     "crd": CRD,

@@ -19,6 +19,8 @@ from tests.e2e.fleet import PATIENCE, Fleet, Kubectl, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import Space, clusters
 
+pytestmark = pytest.mark.xdist_group("policies")
+
 MEMBER = "member3"
 """The cluster that leaves and joins in these tests; it is a pull member before and afterwards."""
 KINDS = ("clusterrole,clusterrolebinding,namespace", "-o", "name")
@@ -66,6 +68,7 @@ def refused(fleet: Fleet, *words: str) -> str:
     return done.stderr
 
 
+@pytest.mark.main_path
 def test_cluster_joins_in_push_mode_and_leaves_empty(fleet: Fleet, space: Space, file: str) -> None:
     # Journeys 19, 20 and 23.
     inside = fleet.kubectl(MEMBER)

@@ -12,6 +12,8 @@ from tests.e2e.fleet import Failed, Fleet, Kubectl, until
 from tests.e2e.space import Space
 from tests.support.commands import run_command
 
+pytestmark = pytest.mark.xdist_group("views")
+
 CUSTOM = "/apis/custom.metrics.k8s.io/v1beta1"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 
@@ -47,6 +49,7 @@ def sim(fleet: Fleet, *arguments: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.main_path
 def test_kubectl_top_shows_pods_and_nodes_of_all_members(
     control: Kubectl, members: dict[str, Kubectl], pods: str
 ) -> None:

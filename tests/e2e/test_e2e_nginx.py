@@ -9,6 +9,8 @@ import pytest
 
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, Kubectl, until, until_equal
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 DEPLOYMENT = EXAMPLES / "nginx-demo.yaml"
 POLICY = EXAMPLES / "nginx-propagation.yaml"
 EVENTS = {
@@ -98,6 +100,7 @@ def started(walk: Walk) -> Walk:
     return walk
 
 
+@pytest.mark.main_path
 def test_policy_divides_a_deployment_between_members(walk: Walk) -> None:
     assert "deployment.apps/nginx created" in walk.control.apply(DEPLOYMENT)
     assert walk.control.get("deployment", "nginx") is not None
@@ -126,6 +129,7 @@ def test_describe_shows_events_of_the_delivery(started: Walk) -> None:
     assert "Warning" not in events
 
 
+@pytest.mark.main_path
 def test_events_are_on_binding_works_and_clusters(started: Walk) -> None:
     wanted = {
         "ResourceBinding nginx-deployment default": {
@@ -184,6 +188,7 @@ def test_bindings_and_works_are_shown(started: Walk) -> None:
     assert not any(line.startswith("karmada-es-member3") and "nginx-" in line for line in text.splitlines())
 
 
+@pytest.mark.main_path
 def test_scaling_divides_the_new_number(started: Walk) -> None:
     started.control.run("scale", "deployment/nginx", "--replicas=4")
     started.until_running({"member1": 2, "member2": 2})
@@ -222,6 +227,7 @@ def test_members_keep_running_without_the_policy(started: Walk) -> None:
     started.until_running({"member1": 2, "member2": 2})
 
 
+@pytest.mark.main_path
 def test_a_deleted_deployment_leaves_nothing_behind(started: Walk) -> None:
     started.control.delete("deployment", "nginx")
     until_equal("objects of nginx in members", started.left, [])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
 from services.cli.common.layout import CONTROL
 from tests.e2e.fleet import Fleet, until
 from tests.support.commands import run_command
+
+pytestmark = pytest.mark.xdist_group("views")
 
 RUN = set(SERVICES) - OPTIONAL - WITHOUT_LOG
 
@@ -17,6 +21,7 @@ def fleetlog(fleet: Fleet, *words: str, **variables: str) -> subprocess.Complete
     return run_command("fleetlog", *words, FLEETLOG_DIR=str(fleet.layout.directory), **variables)
 
 
+@pytest.mark.main_path
 def test_the_page_shows_every_instance_member_and_stream(fleet: Fleet) -> None:
     done = until("an installation without findings", lambda: _well(fleetlog(fleet, "status", "-o", "json")))
     page = json.loads(done.stdout)

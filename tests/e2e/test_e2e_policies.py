@@ -13,6 +13,8 @@ from tests.e2e.fleet import Failed, Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space, clusters
 
+pytestmark = pytest.mark.xdist_group("policies")
+
 PLACES: dict[str, dict[str, Any]] = {
     "member1": {"provider": "own", "region": "north", "zones": ["n1", "n2"]},
     "member2": {"provider": "rented", "region": "north", "zones": ["n2"]},
@@ -175,6 +177,7 @@ def divided(space: Space, name: str) -> dict[str, int]:
     return {target["name"]: target.get("replicas", 0) for target in targets if target.get("replicas")}
 
 
+@pytest.mark.main_path
 def test_priority_then_precision_then_name_decide(space: Space) -> None:
     anything: Manifest = {}
     named: Manifest = {"name": "wanted"}
@@ -317,6 +320,7 @@ def test_a_namespace_opts_out_by_a_label(fleet: Fleet) -> None:
             space.control.run("delete", "namespace", f"{space.name}-{suffix}", "--wait=false")
 
 
+@pytest.mark.main_path
 def test_a_policy_preempts_others(space: Space) -> None:
     settings = configuration(space, "taken")
     selector = {"name": "taken", "namespace": space.name}

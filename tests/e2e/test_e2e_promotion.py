@@ -11,6 +11,8 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("views")
+
 
 @pytest.fixture
 def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
@@ -50,6 +52,7 @@ def policy(space: Space) -> Manifest:
     return found
 
 
+@pytest.mark.main_path
 def test_a_workload_of_a_push_member_is_taken_over(fleet: Fleet, space: Space) -> None:
     before = application(space, "member1")
     assert adopted(fleet, space, "member1") == [["web", "member1", "2/2", "N"]]

@@ -11,12 +11,15 @@ from tests.e2e.entering import CLUSTERS
 from tests.e2e.fleet import Failed, Kubectl, until
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("policies")
+
 
 def server_of(kubectl: Kubectl) -> str:
     """The URL of the control plane in a kubeconfig."""
     return str(yaml.safe_load(kubectl.run("config", "view", "-o", "yaml"))["clusters"][0]["cluster"]["server"])
 
 
+@pytest.mark.main_path
 def test_administrator_uses_a_member_by_the_server_suffix(control: Kubectl, members: dict[str, Kubectl]) -> None:
     nodes = control.run("get", "--raw", f"{CLUSTERS}/member1/proxy/api/v1/nodes")
     assert "member1-node-1" in nodes

@@ -11,6 +11,8 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation, namespace
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 SHARES = {"member1": "20", "member2": "50", "member3": "30"}
 ANYWHERE: Manifest = {
     "clusterAffinity": {},
@@ -106,6 +108,7 @@ def test_members_get_their_share_and_report_its_use(space: Space) -> None:
     space.until_in("resourcequota", "all", ())
 
 
+@pytest.mark.main_path
 def test_nothing_is_placed_above_the_limit(limited: Space) -> None:
     quota(limited, {"cpu": "30"})
     first = workload(limited, "first", 20)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from schemas.manifest import Manifest
 from tests.e2e.fleet import until, until_equal
 from tests.e2e.space import Space, clusters
+
+pytestmark = pytest.mark.xdist_group("views")
 
 TWO_TO_ONE: Manifest = {
     **clusters("member1", "member2"),
@@ -63,6 +67,7 @@ def where(space: Space, name: str) -> dict[str, int]:
     return {item["name"]: item.get("replicas", 0) for item in (binding.get("spec") or {}).get("clusters", [])}
 
 
+@pytest.mark.main_path
 def test_drifted_replicas_return_and_the_object_goes(space: Space) -> None:
     nginx = space.load("web.yaml")
     nginx["spec"]["replicas"] = 3

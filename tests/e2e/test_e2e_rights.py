@@ -15,6 +15,8 @@ from tests.e2e.fleet import Failed, Fleet, Kubectl, until
 from tests.e2e.reading import reader_of
 from tests.e2e.space import Space
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 SECRETS = "default"
 CREDENTIALS = "karmada-cluster"
 
@@ -66,6 +68,7 @@ def test_refusals_name_user_and_resource(control: Kubectl) -> None:
         control.run("get", "secrets", "-A", "--as=jane")
 
 
+@pytest.mark.main_path
 def test_a_tenant_has_its_namespace_and_no_other(control: Kubectl, space: Space, fleet: Fleet, tmp_path: Path) -> None:
     control.run("create", "serviceaccount", "tenant", namespace=space.name)
     subject = f"--serviceaccount={space.name}:tenant"

@@ -18,6 +18,8 @@ from tests.e2e.fleet import Failed, Fleet, Kubectl, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import EVERYWHERE, Space
 
+pytestmark = pytest.mark.xdist_group("policies")
+
 WORKLOAD = ["NAME", "CLUSTER", "READY", "UP-TO-DATE", "AVAILABLE", "AGE", "ADOPTION"]
 PODS = ["NAME", "CLUSTER", "READY", "STATUS", "RESTARTS", "AGE"]
 SHORT_NAMES = {
@@ -72,6 +74,7 @@ def _shown(rows: list[list[str]]) -> list[list[str]]:
 TEMPLATE = ["web", "Karmada", "3/3", "3", "3", "-"]
 
 
+@pytest.mark.main_path
 def test_one_object_in_every_scope(fleet: Fleet, place: Space) -> None:
     asked = ("get", "deploy", "web", "-n", place.name)
     for words, wanted in (

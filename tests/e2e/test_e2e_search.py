@@ -12,6 +12,8 @@ from tests.e2e.fleet import Failed, until_equal
 from tests.e2e.space import Space
 from tests.support.commands import run_command
 
+pytestmark = pytest.mark.xdist_group("views")
+
 CACHE = "/apis/search.karmada.io/v1alpha1/search/cache"
 MARK = "resource.karmada.io/cached-from-cluster"
 
@@ -38,6 +40,7 @@ def registered(space: Space) -> Iterator[Space]:
     space.control.delete("resourceregistry", registry["metadata"]["name"])
 
 
+@pytest.mark.main_path
 def test_cache_and_command_show_the_same(registered: Space) -> None:
     space = registered
     path = f"{CACHE}/api/v1/namespaces/{space.name}/configmaps"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from schemas.manifest import Manifest
 from tests.e2e.exporting import API, definitions
 from tests.e2e.fleet import until, until_equal
 from tests.e2e.space import Space, clusters
 from tests.support.commands import run_command
+
+pytestmark = pytest.mark.xdist_group("workloads")
 
 DERIVED = "kubernetes.io/service-name=derived-web"
 DISPATCHED = (
@@ -83,6 +87,7 @@ def leaves_before_its_pods_go(space: Space, web: Manifest) -> None:
         until_equal("reached", lambda member=member: reached(space, member), pods(space, "member1"))
 
 
+@pytest.mark.main_path
 def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> None:
     definitions(space)
     web = space.apply(space.load("web.yaml"))

@@ -17,6 +17,8 @@ from tests.e2e.member_faults import fault
 from tests.e2e.pod_network import REFUSED, Cluster, missing, pod_network, proxied
 from tests.e2e.space import Space, clusters
 
+pytestmark = pytest.mark.xdist_group("workloads")
+
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[dict[str, Cluster]]:

@@ -15,6 +15,8 @@ from tests.e2e.fleet import Failed, Fleet, Kubectl, until
 from tests.e2e.space import Space
 from tests.support.commands import run_command
 
+pytestmark = pytest.mark.xdist_group("views")
+
 PULL = "member3"
 PROXY = f"{CLUSTERS}/{PULL}/proxy"
 
@@ -32,6 +34,7 @@ def pod(members: dict[str, Kubectl], space: Space) -> Iterator[str]:
         yield made
 
 
+@pytest.mark.main_path
 def test_a_pull_member_is_read_and_changed(inside: Inside, members: dict[str, Kubectl], space: Space) -> None:
     assert "member3-node-1" in inside.run("get", "nodes")
     inside.run("create", "configmap", "by-agent", "--from-literal=a=b", namespace=space.name)

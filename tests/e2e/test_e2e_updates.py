@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.space import EVERYWHERE, Space, clusters
 from tests.support.commands import run_command
+
+pytestmark = pytest.mark.xdist_group("workloads")
 
 
 def test_namespace_is_propagated_to_every_member(fleet: Fleet) -> None:
@@ -15,6 +19,7 @@ def test_namespace_is_propagated_to_every_member(fleet: Fleet) -> None:
     until_equal("members after the deletion", lambda: space.where("namespace", "passing-by"), [])
 
 
+@pytest.mark.main_path
 def test_configuration_is_copied_changed_and_shrunk(space: Space) -> None:
     settings = space.apply(space.load("settings.yaml"))
     space.policy(settings, clusters("member1", "member2"))
@@ -59,6 +64,7 @@ def test_a_removed_environment_disappears_in_members(space: Space) -> None:
     until_equal("what was removed from the template", left, [])
 
 
+@pytest.mark.main_path
 def test_drift_in_a_member_is_repaired(space: Space) -> None:
     settings = space.apply(space.load("settings.yaml"))
     space.policy(settings, clusters("member1"))
@@ -76,6 +82,7 @@ def test_drift_in_a_member_is_repaired(space: Space) -> None:
     until("the deleted copy", renewed)
 
 
+@pytest.mark.main_path
 def test_a_template_of_the_same_name_replaces_its_predecessor(space: Space) -> None:
     settings = space.apply(space.load("settings.yaml"))
     space.policy(settings, clusters("member1", "member2"))

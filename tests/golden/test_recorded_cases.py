@@ -15,19 +15,29 @@ Case = dict[str, Any]
 RUNNERS = {name: runners[0] for name, runners in load_runners(HERE / "runners").cases.items()}
 # Files with functions that their runner does not replay.
 LEFT_OUT = {"division", "estimation"}
-NAMES = (
-    *("names", "policy-match", "override", "admission", "scheduler", "division", "estimation", "failover"),
-    "federatedhpa",
-    *("interpreter-native", "interpreter-lua", "api-fields"),
-)
-SAMPLES = {name: list(read_cases(HERE / "data" / f"{name}-dev.jsonl.gz")) for name in NAMES}
+BEHAVIOURS = {
+    "names": "policies",
+    "policy-match": "policies",
+    "override": "overrides",
+    "admission": "admission of policies",
+    "scheduler": "scheduling and division",
+    "division": "scheduling and division",
+    "estimation": "capacity of members",
+    "failover": "failover and evictions",
+    "federatedhpa": "federated autoscaling",
+    "interpreter-native": "interpretation of kinds",
+    "interpreter-lua": "interpretation of kinds",
+    "api-fields": "admission of policies",
+}
+SAMPLES = {name: list(read_cases(HERE / "data" / f"{name}-dev.jsonl.gz")) for name in BEHAVIOURS}
 
 
 def samples(name: str) -> list[Any]:
     """The recorded cases of one file that its runner replays."""
     check = RUNNERS[name]
     cases = [case for case in SAMPLES[name] if name not in LEFT_OUT or check(case) is not None]
-    return [pytest.param(name, case, id=f"{name}-{case.get('id', case.get('kind'))}") for case in cases]
+    marks = pytest.mark.behaviour(BEHAVIOURS[name])
+    return [pytest.param(name, case, id=f"{name}-{case.get('id', case.get('kind'))}", marks=marks) for case in cases]
 
 
 @pytest.mark.parametrize(

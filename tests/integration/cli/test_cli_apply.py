@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 OBJECTS = """
 apiVersion: v1
 kind: ConfigMap

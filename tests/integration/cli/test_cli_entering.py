@@ -10,6 +10,8 @@ import pytest
 
 from tests.integration.cli.conftest import Commands, eventually
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 PUSHED = ("-s", "members", "-C", "member1,member2")
 
 

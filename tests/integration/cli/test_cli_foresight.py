@@ -16,6 +16,8 @@ from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import Commands, eventually
 from tests.support.commands import Forked, run_command
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 SPACE = "foresight"
 
 

@@ -6,7 +6,11 @@ import json
 import subprocess
 from typing import Any
 
+import pytest
+
 from tests.integration.cli.conftest import Commands, eventually
+
+pytestmark = pytest.mark.xdist_group("commands")
 
 
 def kubectl(commands: Commands, kubeconfig: str, *arguments: str) -> subprocess.CompletedProcess[str]:

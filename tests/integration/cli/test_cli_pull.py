@@ -9,9 +9,13 @@ import shutil
 import stat
 from pathlib import Path
 
+import pytest
+
 from services.cli.common.layout import Layout
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.support.commands import Forked
+
+pytestmark = pytest.mark.xdist_group("commands")
 
 
 def mode(commands: Commands, name: str) -> tuple[str, str]:

@@ -20,6 +20,8 @@ from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.commands import Forked, run_command
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 
 def fleetlog(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """What the command says."""

@@ -9,7 +9,11 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.integration.cli.conftest import Commands, eventually
+
+pytestmark = pytest.mark.xdist_group("commands")
 
 PUSHED = ("-s", "members", "-C", "member1,member2")
 """The members that the control plane reaches by itself."""

@@ -28,6 +28,8 @@ from tests.integration.cli.test_cli_pull_signed import served, server  # noqa: F
 from tests.natsserver import ProcessServer
 from tests.support.commands import Forked
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 PROGRAM = "from services.cli.fleetlog import main; main()"
 TOKEN = "abcdef.0123456789abcdef"
 QUICK = ("--discovery-timeout", "1s")

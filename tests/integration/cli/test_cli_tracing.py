@@ -14,10 +14,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.support.collector import collector
+
+pytestmark = pytest.mark.xdist_group("commands")
 
 STEPS = {
     "detect template",

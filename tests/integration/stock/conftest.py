@@ -30,7 +30,6 @@ PACE = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here starts a whole installation."""
     for item in below(Path(__file__).parent, items):
-        item.add_marker(pytest.mark.e2e)
         item.add_marker(pytest.mark.timeout(300))
 
 

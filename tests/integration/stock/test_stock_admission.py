@@ -12,6 +12,8 @@ from tests.integration.stock.conftest import Stock
 from tests.integration.stock.walking import CLUSTERS, CONFIG_MAPS, POLICIES, found
 from tests.support.waiting import comes_to
 
+pytestmark = pytest.mark.xdist_group("stock")
+
 
 def policy(name: str, **spec: Any) -> dict[str, Any]:
     selectors = [{"apiVersion": "v1", "kind": "ConfigMap", "name": name}]

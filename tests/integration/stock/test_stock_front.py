@@ -17,6 +17,8 @@ from tests.e2e.kubectls import current_kubectl
 from tests.integration.stock.conftest import Stock
 from tests.integration.stock.walking import Walk, comes_to
 
+pytestmark = pytest.mark.xdist_group("stock")
+
 
 @pytest.fixture
 def kubectl(stock: Stock) -> Kubectl:

@@ -31,6 +31,8 @@ from tests.integration.stock.walking import (
 from tests.support.closing import closing
 from tests.support.waiting import comes_to
 
+pytestmark = pytest.mark.xdist_group("stock")
+
 
 async def test_crds_are_accepted_and_reapplied_unchanged(stock: Stock, control: KubeClient) -> None:
     wanted = needed_definitions()
