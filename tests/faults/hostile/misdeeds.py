@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-CANARY: Final = "/internal/metadata"
 HTML: Final = "<!DOCTYPE html><html><head><title>Down for maintenance</title></head><body>503 back soon</body></html>\n"
 LABELS: Final = {"karmada.io/managed": "true"}
 _PIECE: Final = 1 << 16
@@ -158,7 +157,7 @@ async def wrong_types(request: web.BaseRequest, kind: str, holds: Holds) -> web.
 
 async def redirect(request: web.BaseRequest, kind: str, holds: Holds) -> web.StreamResponse | None:
     """It is elsewhere: at an address inside."""
-    return web.Response(status=302, headers={"Location": f"https://{request.host}{CANARY}"})
+    return web.Response(status=302, headers={"Location": f"https://{request.host}/internal/metadata"})
 
 
 async def silent(request: web.BaseRequest, kind: str, holds: Holds) -> web.StreamResponse | None:
