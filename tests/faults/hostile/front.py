@@ -21,7 +21,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from services.apiserver.auth.certificate_authority import Authority
-from tests.faults.hostile import misdeeds
+from tests.support.hostile_answers import WATCHES, asked_of
+from tests.support.hostile_server import HostileServer
 
 HOP: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
@@ -48,26 +49,13 @@ class Order(Struct, frozen=True, omit_defaults=True):
     """What a front does from now on; every field replaces what was ordered before."""
 
     misdeed: str = ""
+    """How requests are answered, a mode of a HostileServer; empty: they are passed on."""
     freeze: bool = False
     """Streams that are open now say nothing more; new connections are as ever."""
     cut: bool = False
     """Break every open connection, once."""
     say: str = ""
     """A line that each open stream says, once."""
-
-
-def kind_of(request: web.BaseRequest) -> str:
-    """What sort of request it is: watch, list, get, write."""
-    if request.method != "GET":
-        return "write"
-    if request.query.get("watch") in ("1", "true"):
-        return "watch"
-    parts = request.path.strip("/").split("/")
-    # What is left behind the version, without the namespace: a collection, or an object in it.
-    rest = parts[2:] if parts[0] == "api" else parts[3:]
-    if len(rest) >= 3 and rest[0] == "namespaces":
-        rest = rest[2:]
-    return "list" if len(rest) == 1 and parts[0] in ("api", "apis") else "get"
 
 
 class Stream:
@@ -89,6 +77,7 @@ class Front:
 
     def __init__(self, port: Callable[[], int]) -> None:
         self.order = Order()
+        self.hostile = HostileServer("", None)
         self.streams: set[Stream] = set()
         self._port = port
         self._connections: set[asyncio.BaseTransport] = set()
@@ -111,6 +100,7 @@ class Front:
     async def obey(self, order: Order) -> None:
         """Do what was ordered."""
         before, self.order = self.order, order
+        self.hostile.mode = order.misdeed
         if order.say:
             line = order.say.encode() + b"\n"
             for stream in list(self.streams):
@@ -129,17 +119,18 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        kind = kind_of(request)
-        if request.transport is not None:
-            self._connections.add(request.transport)
-            if len(self._connections) > 256:
-                self._connections = {one for one in self._connections if not one.is_closing()}
-        order = self.order
-        if order.misdeed:
-            answer = await misdeeds.BY_NAME[order.misdeed](request, kind, lambda: self.order is order)
-            if answer is not None:
-                return answer
-        return await self._pass_on(request, kind)
+        assert request.transport is not None
+        self._connections.add(request.transport)
+        if len(self._connections) > 256:
+            self._connections = {one for one in self._connections if not one.is_closing()}
+        asked = asked_of(request.method, request.raw_path, dict(request.headers))
+        if not self.order.misdeed:
+            return await self._pass_on(request, asked.kind)
+        writer = asyncio.StreamWriter(request.transport, request.protocol, None, asyncio.get_running_loop())
+        with suppress(ConnectionError):
+            await self.hostile.misbehave(asked, asyncio.StreamReader(), writer)
+        writer.close()
+        return web.Response()
 
     async def _pass_on(self, request: web.BaseRequest, kind: str) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
@@ -157,7 +148,7 @@ class Front:
 
     async def _answer(self, request: web.BaseRequest, kind: str, found: aiohttp.ClientResponse) -> web.StreamResponse:
         headers = {name: value for name, value in found.headers.items() if name.lower() not in HOP}
-        if kind != "watch" or found.status != 200:
+        if kind != WATCHES or found.status != 200:
             return web.Response(status=found.status, headers=headers, body=await found.read())
         answer = web.StreamResponse(status=found.status, headers=headers)
         await answer.prepare(request)
