@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from services._kit.kube.client import KubeClient
-from services.cli.common.layout import CONTROL
-from tests.e2e import hostile
-from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
+from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until, until_equal
 
 pytestmark = pytest.mark.xdist_group("workloads")
 
@@ -73,29 +69,24 @@ def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, m
     until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
 
 
-async def test_misbehaving_scripts_affect_their_own_objects_only(fleet: Fleet) -> None:
-    control = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig(CONTROL))
-    try:
-        await hostile.define(control)
-        good = [f"good-{number}" for number in range(100)]
-        there = [*good[:10], *hostile.REFUSED, "impostor"]
-        everybody = {*there, *good}
-        await asyncio.gather(*(hostile.create(control, hostile.probe(name, case=name, size=4)) for name in there))
-        await hostile.create(control, hostile.policy())
-        await hostile.until("requests before the customization", hostile.requested(control), dict.fromkeys(there, 0))
+def test_scripts_say_how_many_replicas_an_object_has(walk: Kubectl) -> None:
+    def customize(script: str) -> None:
+        rule = {"luaScript": f"function GetReplicas(obj) {script} end"}
+        target = {"apiVersion": "webapp.my.domain/v1", "kind": "Guestbook"}
+        spec = {"target": target, "customizations": {"replicaResource": rule}}
+        kind = {"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization"}
+        walk.apply({**kind, "metadata": {"name": "guestbooks"}, "spec": spec})
 
-        await hostile.create(control, hostile.customization())
-        await asyncio.gather(*(hostile.create(control, hostile.probe(name, case=name, size=4)) for name in good[10:]))
-        wanted = {**dict.fromkeys(everybody, 4), **dict.fromkeys(hostile.REFUSED, 0)}
-        await hostile.until("requests after the customization", hostile.requested(control), wanted)
-        await hostile.until("what people are told", hostile.told(control), dict.fromkeys(hostile.REFUSED, True))
+    def replicas() -> object:
+        return ((walk.get("resourcebinding", "guestbook-sample-guestbook") or {}).get("spec") or {}).get("replicas")
 
-        member = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig("member1"))
-        try:
-            divided = {**dict.fromkeys(everybody, 4), **dict.fromkeys(good, 2)}
-            await hostile.until("sizes in member1", hostile.sizes(member), divided)
-            await hostile.remove(control, member)
-        finally:
-            await member.close()
-    finally:
-        await control.close()
+    def told() -> list[str]:
+        events = [event for event in walk.items("events") if event["reason"] == "GetReplicasFailed"]
+        return [event["involvedObject"]["name"] for event in events if "no size" in event["message"]]
+
+    customize("return obj.spec.size")
+    until_equal("replicas", replicas, 2)
+    customize("error('no size')")
+    until("a warning", lambda: "guestbook-sample" in told())
+    assert replicas() == 2
+    walk.delete("resourceinterpretercustomization", "guestbooks")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.manifest import Manifest
-from tests.e2e.exporting import API, definitions
+from tests.e2e.exporting import definitions, export, import_into
 from tests.e2e.fleet import until, until_equal
 from tests.e2e.space import Space, clusters
 from tests.support.commands import run_command
@@ -49,9 +49,7 @@ def condition(space: Space, kind: str) -> Any:
     return next((item["status"] for item in status.get("conditions") or () if item["type"] == kind), None)
 
 
-def placed(space: Space, policy: str, *members: str) -> None:
-    placement = clusters(*members)
-    space.control.patch("propagationpolicy", policy, {"spec": {"placement": placement}}, space.name)
+PORTS = [{"port": 80, "protocol": "TCP"}]
 
 
 def leaves_before_its_pods_go(space: Space, web: Manifest) -> None:
@@ -64,8 +62,8 @@ def leaves_before_its_pods_go(space: Space, web: Manifest) -> None:
         return sorted(pods(space, "member1") + pods(space, "member3"))
 
     space.policy(web, clusters("member1", "member3"))
-    placed(space, "export", "member1", "member3")
-    placed(space, "import", "member2")
+    export(space, "web", "member1", "member3")
+    import_into(space, "web", PORTS, "member2")
     until("pods run in both", lambda: len(both()) == 6)
     until_equal("reached", lambda: reached(space, "member2"), both())
     taint("leaving:NoExecute")
@@ -74,7 +72,7 @@ def leaves_before_its_pods_go(space: Space, web: Manifest) -> None:
     found = json.loads(fleetlog(space, "trace", "service/web", "--from", "member2", "-o", "json"))
     assert found["leftOut"] == [{"cluster": "member1", "reason": "member1 is tainted leaving:NoExecute"}]
     # The last one stays.
-    placed(space, "export", "member1")
+    export(space, "web", "member1")
     until_equal("reached", lambda: reached(space, "member2"), pods(space, "member1"))
     assert "last resort: member1 is tainted leaving:NoExecute" in fleetlog(
         space, "trace", "service/web", "--from", "member2"
@@ -82,7 +80,7 @@ def leaves_before_its_pods_go(space: Space, web: Manifest) -> None:
     taint("leaving:NoExecute-")
     until_equal("reached", lambda: reached(space, "member2"), pods(space, "member1"))
     space.policy(web, clusters("member1"))
-    placed(space, "import", "member2", "member3")
+    import_into(space, "web", PORTS, "member2", "member3")
     for member in ("member2", "member3"):
         until_equal("reached", lambda member=member: reached(space, member), pods(space, "member1"))
 
@@ -92,36 +90,10 @@ def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> 
     definitions(space)
     web = space.apply(space.load("web.yaml"))
     space.apply(space.load("web-service.yaml"))
-    export = {"apiVersion": API, "kind": "ServiceExport", "metadata": {"name": "web", "namespace": space.name}}
-    space.apply(export)
     # From a pull member to a push member.
     space.policy(web, clusters("member3"))
-    others = [{"apiVersion": "v1", "kind": "Service", "name": "web"}, {"apiVersion": API, "kind": "ServiceExport"}]
-    space.apply(
-        {
-            "apiVersion": "policy.karmada.io/v1alpha1",
-            "kind": "PropagationPolicy",
-            "metadata": {"name": "export", "namespace": space.name},
-            "spec": {"resourceSelectors": others, "placement": clusters("member3")},
-        }
-    )
-    imported = {
-        "apiVersion": API,
-        "kind": "ServiceImport",
-        "metadata": {"name": "web", "namespace": space.name},
-        "spec": {"type": "ClusterSetIP", "ports": [{"port": 80, "protocol": "TCP"}]},
-    }
-    space.apply(imported)
-    policy = {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": "import", "namespace": space.name},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": API, "kind": "ServiceImport"}],
-            "placement": clusters("member2"),
-        },
-    }
-    space.apply(policy)
+    export(space, "web", "member3")
+    import_into(space, "web", PORTS, "member2")
     space.until_in("service", "derived-web", ("member2",))
     until("a pod runs", lambda: pods(space, "member3"))
     until_equal("reached", lambda: reached(space, "member2"), pods(space, "member3"))
@@ -133,8 +105,8 @@ def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> 
     until_equal("reached", lambda: reached(space, "member2"), pods(space, "member3"))
     # It moves to a push member, and is imported by the pull member as well.
     space.policy(web, clusters("member1"))
-    placed(space, "export", "member1")
-    placed(space, "import", "member2", "member3")
+    export(space, "web", "member1")
+    import_into(space, "web", PORTS, "member2", "member3")
     until("pods run in member1", lambda: len(pods(space, "member1")) == 3)
     for member in ("member2", "member3"):
         until_equal("reached", lambda member=member: reached(space, member), pods(space, "member1"))
@@ -149,6 +121,49 @@ def test_an_exported_service_is_reachable_where_it_is_imported(space: Space) -> 
     steps = fleetlog(space, "history", "service/web", "--endpoints")
     assert "member3 does not export it any more" in steps
     assert "member1 offers 3 endpoints, 3 ready" in steps
+    space.control.delete("clusterpropagationpolicy", "multicluster-services")
+
+
+def test_an_ingress_says_where_its_backends_are(space: Space) -> None:
+    definitions(space)
+    web = space.apply(space.load("web.yaml"))
+    space.apply(space.load("web-service.yaml"))
+    space.policy(web, clusters("member1", "member3"))
+    export(space, "web", "member1", "member3")
+    import_into(space, "web", PORTS)
+
+    def rule(service: str) -> Manifest:
+        path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": service, "port": {"number": 80}}}}
+        return {"host": f"{service}.example.com", "http": {"paths": [path]}}
+
+    space.apply(
+        {
+            "apiVersion": "networking.karmada.io/v1alpha1",
+            "kind": "MultiClusterIngress",
+            "metadata": {"name": "shop", "namespace": space.name},
+            "spec": {"rules": [rule("web"), rule("gone")]},
+        }
+    )
+
+    def status() -> Any:
+        return (space.control.get("multiclusteringresses", "shop", space.name) or {}).get("status")
+
+    both = {"serviceLocations": [{"name": "web", "clusters": ["member1", "member3"]}]}
+    until_equal("status", status, both)
+    until("an Event", lambda: [each for each in space.events("shop") if each[:2] == ("Warning", "NoSuchService")])
+    remedy = {
+        "apiVersion": "remedy.karmada.io/v1alpha1",
+        "kind": "Remedy",
+        "metadata": {"name": "no-traffic"},
+        "spec": {"clusterAffinity": {"clusterNames": ["member1"]}, "actions": ["TrafficControl"]},
+    }
+    space.apply(remedy)
+    until_equal("status", status, both | {"trafficBlockClusters": ["member1"]})
+    space.control.delete("remedy", "no-traffic")
+    until_equal("status", status, both)
+    export(space, "web", "member1")
+    until_equal("status", status, {"serviceLocations": [{"name": "web", "clusters": ["member1"]}]})
+    space.control.delete("mci", "shop", space.name)
     space.control.delete("clusterpropagationpolicy", "multicluster-services")
 
 

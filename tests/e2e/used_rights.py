@@ -84,6 +84,7 @@ networking core services create delete get
 networking discovery.k8s.io endpointslices create delete update
 networking multicluster.x-k8s.io serviceexports/status patch
 networking multicluster.x-k8s.io serviceimports/status patch
+networking networking.karmada.io multiclusteringresses/status patch
 networking networking.karmada.io multiclusterservices/status patch
 """,
 }
@@ -112,11 +113,10 @@ gateway authorization.k8s.io subjectaccessreviews create
     "bindings to ClusterRoles are as those to Roles": """
 detector rbac.authorization.k8s.io clusterroles bind
 """,
-    "ingresses need a controller, addresses a load balancer (test_e2e_traffic)": """
+    "addresses need a load balancer": """
 networking core services patch
 networking core services/status patch
 networking discovery.k8s.io endpointslices get
-networking networking.karmada.io multiclusteringresses/status patch
 """,
     "members that are asked in the name of callers (tests/integration/search)": """
 search cluster.karmada.io clusters get list

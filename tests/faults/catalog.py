@@ -23,15 +23,12 @@ from tests.faults import (
     faults_services,
     leading,
 )
-from tests.faults.chaos.machine import Breakable
 from tests.faults.ground import Ground
 from tests.faults.ground_clock import Clocks
 from tests.faults.ground_disk import FragileDisk, SmallDisk
 from tests.faults.ground_network import Faraway
 from tests.faults.ground_thousand import Thousand
 from tests.faults.ground_three import ThreeNodes
-from tests.faults.hostile import agent, crashes, credentials, flips, neighbours, swapped
-from tests.faults.hostile.ground import Fronted
 from tests.faults.scene import Scene
 
 Play = Callable[[Scene], Awaitable[None]]
@@ -100,26 +97,5 @@ FAULTS = (
     Fault("log-disk-full", faults_disk.full, SmallDisk, lasts=20),
     Fault("log-disk-readonly", faults_disk.read_only, FragileDisk, lasts=25),
     Fault("log-disk-hanging", faults_disk.hanging, FragileDisk, lasts=20),
-    *(
-        Fault(f"hostile-member-{name}", play, Fronted, at_most=3, lasts=30)
-        for name, play in neighbours.member_plays().items()
-    ),
-    *(
-        Fault(f"garbled-control-{name}", play, Fronted, at_most=3, lasts=15)
-        for name, play in neighbours.control_plays().items()
-    ),
-    *(Fault(name, play, swapped.Swappable, at_most=3, lasts=30) for name, play in swapped.PLAYS.items()),
-    Fault("credentials-rotated", credentials.rotated, Fronted, at_most=3, lasts=20),
-    Fault("credentials-broken", credentials.broken, Fronted, at_most=3, lasts=20),
-    Fault("hostile-agent-flood", agent.flood, at_most=3, lasts=45),
-    Fault("hostile-agent-implausible", agent.implausible, at_most=3, lasts=20),
-    *(
-        Fault(f"flipped-byte-{stream.lower().replace('_', '-')}", play, flips.Damaged, at_most=2, lasts=40)
-        for stream, play in flips.PLAYS.items()
-    ),
-    Fault("supervisor-killed", crashes.parent_killed, Breakable, lasts=30),
-    Fault("server-and-log-killed", crashes.server_and_log_killed, lasts=15),
-    Fault("half-open-control", neighbours.half_open_control, Fronted, at_most=2, lasts=50),
-    Fault("half-open-member", neighbours.half_open_member, Fronted, at_most=2, lasts=50),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

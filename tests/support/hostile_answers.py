@@ -80,13 +80,17 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[Asked, bytes, byte
     if headers.get("expect", "").lower() == "100-continue":
         headers.pop("expect")
     body = await _body(reader, headers)
-    url = urlsplit(target)
-    query = {name: values[-1] for name, values in parse_qs(url.query).items()}
-    kind = _kind(method, url.path, query)
     sent = {**headers, "connection": "close", "content-length": str(len(body))}
     sent.pop("transfer-encoding", None)
     head = "".join([f"{first}\r\n", *(f"{name}: {value}\r\n" for name, value in sent.items()), "\r\n"])
-    return Asked(method, url.path, query, headers, kind), head.encode("latin-1"), body
+    return asked_of(method, target, headers), head.encode("latin-1"), body
+
+
+def asked_of(method: str, target: str, headers: dict[str, str]) -> Asked:
+    """The request of a first line and headers."""
+    url = urlsplit(target)
+    query = {name: values[-1] for name, values in parse_qs(url.query).items()}
+    return Asked(method, url.path, query, headers, _kind(method, url.path, query))
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
@@ -141,6 +145,7 @@ FIXED: Final = {
     ),
     "truncated": head("200 OK", JSON, "Content-Length: 9000") + b'{"type":"ADDED","object":{"metadata":{"na',
     "refuse_401": whole(b'{"kind":"Status","reason":"Unauthorized","code":401}', "401 Unauthorized"),
+    "refuse_410": whole(b'{"kind":"Status","reason":"Expired","code":410}', "410 Gone"),
     "html_404": whole(b"<html><body>404 Not Found</body></html>", "404 Not Found", kind="Content-Type: text/html"),
     "success_untrue": whole(b'{"kind":"Status","apiVersion":"v1","status":"Success","metadata":{}}'),
     "other_object": whole(

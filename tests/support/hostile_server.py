@@ -122,7 +122,7 @@ class HostileServer:
             self.requests.append(asked)
             if self._is_hostile(asked):
                 task.set_name("hostile")
-                await self._hostile(asked, reader, writer)
+                await self.misbehave(asked, reader, writer)
             elif self._upstream is not None:
                 await self._forward(asked, head, body, writer)
             else:
@@ -228,7 +228,8 @@ class HostileServer:
 
     # -- hostile
 
-    async def _hostile(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def misbehave(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request in the present mode, whatever its kind."""
         fixed = FIXED.get(self.mode)
         if fixed is not None:
             await self._send(writer, fixed)
@@ -239,6 +240,8 @@ class HostileServer:
         self.sent += len(data)
         writer.write(data)
         await writer.drain()
+        # A drain does not yield while the other side takes everything, or is gone.
+        await asyncio.sleep(0)
 
     async def _endless_line(self, asked: Asked, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A JSON text that never ends: in a watch a line, otherwise a body."""

@@ -18,32 +18,26 @@ from tests.faults.hostile.front import Order
 from tests.faults.hostile.ground import HOSTILE
 from tests.faults.hostile.measuring import processes
 
-_MEMBER_MISDEEDS: Final = (
-    "endless-line",
-    "endless-body",
-    "gzip-bomb",
-    "pages",
-    "html",
-    "wrong-types",
-    "redirect",
-    "silent",
-    "slow-bytes",
-    "invented",
-    "unauthorized",
-    "headers",
-    "truncated",
-    "gone",
-)
 _CONTROL_MISDEEDS: Final = (
-    "html",
-    "wrong-types",
-    "silent",
+    "html_200",
+    "wrong_types",
+    "wrong_items",
+    "hang",
     "redirect",
-    "unauthorized",
+    "refuse_401",
+    "refuse_410",
     "truncated",
-    "gone",
-    "endless-line",
+    "endless_line",
 )
+_MEMBER_MISDEEDS: Final = (
+    *_CONTROL_MISDEEDS,
+    "gzip_bomb",
+    "endless_pages",
+    "slow_bytes",
+    "invented_objects",
+    "huge_headers",
+)
+"""Modes of tests/support/hostile_server.py."""
 _GARBAGE: Final = ("<html>proxy error</html>", "[1,2]", '{"type":"MODIFIED","object":{"metadata":7}}', "\x00\xff", "{}")
 
 

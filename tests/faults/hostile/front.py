@@ -1,7 +1,7 @@
 """A process of HTTPS fronts between services and API servers; each passes everything on until it is told to misbehave.
 
 `python -m tests.faults.hostile.front PLAN`: the plan is a JSON file that names the fronts and their targets. It prints
-a `Ready` line as JSON. Its plain admin address takes an `Order` by POST /<front> and answers what the front counted.
+a `Ready` line as JSON. Its plain admin address takes an `Order` by POST /<front>.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,27 +21,12 @@ from aiohttp import web
 from msgspec import Struct
 
 from services.apiserver.auth.certificate_authority import Authority
-from tests.faults.hostile import misdeeds
+from tests.support.hostile_answers import WATCHES, asked_of
+from tests.support.hostile_server import HostileServer
 
 HOP: Final = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 )
-
-
-class Target(Struct, frozen=True):
-    """An API server on this machine: the installation's file and the name of the process there, or a port."""
-
-    name: str = ""
-    port: int = 0
-    token: str = ""
-    """Sent instead of the client's own; empty: the client's is passed on."""
-
-
-class FrontPlan(Struct, frozen=True):
-    """One front."""
-
-    name: str
-    target: Target
 
 
 class Plan(Struct, frozen=True):
@@ -49,7 +34,8 @@ class Plan(Struct, frozen=True):
 
     directory: str
     installation: str
-    fronts: tuple[FrontPlan, ...]
+    """The file with the ports of what is behind the fronts, by the same names."""
+    fronts: tuple[str, ...]
 
 
 class Ready(Struct, frozen=True):
@@ -63,48 +49,13 @@ class Order(Struct, frozen=True, omit_defaults=True):
     """What a front does from now on; every field replaces what was ordered before."""
 
     misdeed: str = ""
-    on: tuple[str, ...] = ()
-    """Requests that the misdeed concerns: watch, list, get, write; all when empty."""
+    """How requests are answered, a mode of a HostileServer; empty: they are passed on."""
     freeze: bool = False
     """Streams that are open now say nothing more; new connections are as ever."""
     cut: bool = False
     """Break every open connection, once."""
     say: str = ""
     """A line that each open stream says, once."""
-    target: Target | None = None
-    """Another API server answers."""
-    kept: tuple[str, ...] = ()
-    """Beginnings of paths that the usual server goes on to answer for."""
-    same_as: dict[str, str] = {}
-    """Texts in answers that are replaced: another server that says it is the one that was there."""
-    revoked: tuple[str, ...] = ()
-    """Bearer tokens that are refused."""
-    aliases: dict[str, str] = {}
-    """Tokens by the one that the target knows."""
-
-
-class Counted(Struct, frozen=True):
-    """What a front has seen since its start."""
-
-    requests: dict[str, int] = {}
-    canary: int = 0
-    """Requests that followed a redirect of ours."""
-    streams: int = 0
-    """Open streams."""
-
-
-def kind_of(request: web.BaseRequest) -> str:
-    """What sort of request it is: watch, list, get, write."""
-    if request.method != "GET":
-        return "write"
-    if request.query.get("watch") in ("1", "true"):
-        return "watch"
-    parts = request.path.strip("/").split("/")
-    # What is left behind the version, without the namespace: a collection, or an object in it.
-    rest = parts[2:] if parts[0] == "api" else parts[3:]
-    if len(rest) >= 3 and rest[0] == "namespaces":
-        rest = rest[2:]
-    return "list" if len(rest) == 1 and parts[0] in ("api", "apis") else "get"
 
 
 class Stream:
@@ -122,16 +73,13 @@ class Stream:
 
 
 class Front:
-    """One address with a certificate; what is behind it can be exchanged."""
+    """One address with a certificate."""
 
-    def __init__(self, plan: FrontPlan, ports: Callable[[str], int]) -> None:
-        self.name = plan.name
-        self.home = plan.target
+    def __init__(self, port: Callable[[], int]) -> None:
         self.order = Order()
-        self.requests: Counter[str] = Counter()
-        self.canary = 0
+        self.hostile = HostileServer("", None)
         self.streams: set[Stream] = set()
-        self._ports = ports
+        self._port = port
         self._connections: set[asyncio.BaseTransport] = set()
         self._http: aiohttp.ClientSession | None = None
 
@@ -152,6 +100,7 @@ class Front:
     async def obey(self, order: Order) -> None:
         """Do what was ordered."""
         before, self.order = self.order, order
+        self.hostile.mode = order.misdeed
         if order.say:
             line = order.say.encode() + b"\n"
             for stream in list(self.streams):
@@ -163,66 +112,44 @@ class Front:
         for stream in [stream for stream in self.streams if stream.frozen and not order.freeze]:
             stream.cut()
         ended = bool(before.misdeed) and before.misdeed != order.misdeed
-        if order.cut or ended or order.target != before.target:
+        if order.cut or ended:
             for connection in list(self._connections):
                 if isinstance(connection, asyncio.Transport):
                     connection.abort()
 
-    def counted(self) -> Counted:
-        """What was seen so far."""
-        return Counted(dict(self.requests), self.canary, len(self.streams))
-
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        kind = kind_of(request)
-        self.requests[kind] += 1
-        if request.transport is not None:
-            self._connections.add(request.transport)
-            if len(self._connections) > 256:
-                self._connections = {one for one in self._connections if not one.is_closing()}
-        if request.path == misdeeds.CANARY:
-            self.canary += 1
-            return web.Response(text="secret")
-        order = self.order
-        if order.revoked and _bearer(request) in order.revoked:
-            return misdeeds.refusal(401, "Unauthorized")
-        if order.misdeed and (not order.on or kind in order.on):
-            answer = await misdeeds.BY_NAME[order.misdeed](request, kind, lambda: self.order is order)
-            if answer is not None:
-                return answer
-        return await self._pass_on(request, kind, order)
+        assert request.transport is not None
+        self._connections.add(request.transport)
+        if len(self._connections) > 256:
+            self._connections = {one for one in self._connections if not one.is_closing()}
+        asked = asked_of(request.method, request.raw_path, dict(request.headers))
+        if not self.order.misdeed:
+            return await self._pass_on(request, asked.kind)
+        writer = asyncio.StreamWriter(request.transport, request.protocol, None, asyncio.get_running_loop())
+        with suppress(ConnectionError):
+            await self.hostile.misbehave(asked, asyncio.StreamReader(), writer)
+        writer.close()
+        return web.Response()
 
-    async def _pass_on(self, request: web.BaseRequest, kind: str, order: Order) -> web.StreamResponse:
+    async def _pass_on(self, request: web.BaseRequest, kind: str) -> web.StreamResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
-        bearer = _bearer(request)
-        usual = order.target is None or request.path.startswith(order.kept or ("\n",))
-        target = self.home if usual or order.target is None else order.target
-        if target.token:
-            headers["Authorization"] = f"Bearer {target.token}"
-        elif bearer in order.aliases:
-            headers["Authorization"] = f"Bearer {order.aliases[bearer]}"
-        if order.same_as:
-            headers.pop("Accept-Encoding", None)
         body = await request.read()
-        port = target.port or self._ports(target.name)
-        url = f"https://127.0.0.1:{port}{request.raw_path}"
+        url = f"https://127.0.0.1:{self._port()}{request.raw_path}"
         try:
             async with self.http.request(
                 request.method, url, headers=headers, data=body or None, allow_redirects=False
             ) as found:
-                return await self._answer(request, kind, found, order)
+                return await self._answer(request, kind, found)
         except (aiohttp.ClientError, TimeoutError) as error:
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionResetError(str(error)) from None
 
-    async def _answer(
-        self, request: web.BaseRequest, kind: str, found: aiohttp.ClientResponse, order: Order
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, kind: str, found: aiohttp.ClientResponse) -> web.StreamResponse:
         headers = {name: value for name, value in found.headers.items() if name.lower() not in HOP}
-        if kind != "watch" or found.status != 200:
-            body = _replaced(await found.read(), order.same_as)
-            return web.Response(status=found.status, headers=headers, body=body)
+        if kind != WATCHES or found.status != 200:
+            return web.Response(status=found.status, headers=headers, body=await found.read())
         answer = web.StreamResponse(status=found.status, headers=headers)
         await answer.prepare(request)
         stream = Stream(answer, request)
@@ -230,7 +157,7 @@ class Front:
         try:
             async for piece in found.content.iter_any():
                 if not stream.frozen:
-                    await answer.write(_replaced(piece, order.same_as))
+                    await answer.write(piece)
         finally:
             self.streams.discard(stream)
         while stream.frozen:
@@ -239,16 +166,6 @@ class Front:
             if request.transport is None or request.transport.is_closing():
                 break
         return answer
-
-
-def _replaced(data: bytes, texts: dict[str, str]) -> bytes:
-    for old, new in texts.items():
-        data = data.replace(old.encode(), new.encode())
-    return data
-
-
-def _bearer(request: web.BaseRequest) -> str:
-    return request.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
 def context(directory: Path) -> ssl.SSLContext:
@@ -272,20 +189,18 @@ async def serve(plan: Plan) -> None:
     tls = context(Path(plan.directory))
     fronts: dict[str, Front] = {}
     ports: dict[str, int] = {}
-    for one in plan.fronts:
-        front = fronts[one.name] = Front(one, port)
+    for name in plan.fronts:
+        front = fronts[name] = Front(partial(port, name))
         runner = web.ServerRunner(
             web.Server(front.handle, access_log=None, handler_cancellation=True), shutdown_timeout=0.1
         )
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        ports[one.name] = runner.addresses[0][1]
+        ports[name] = runner.addresses[0][1]
 
     async def admin(request: web.BaseRequest) -> web.StreamResponse:
-        front = fronts[request.path.strip("/")]
-        if request.method == "POST":
-            await front.obey(msgspec.json.decode(await request.read(), type=Order))
-        return web.Response(body=msgspec.json.encode(front.counted()))
+        await fronts[request.path.strip("/")].obey(msgspec.json.decode(await request.read(), type=Order))
+        return web.Response()
 
     runner = web.ServerRunner(web.Server(admin, access_log=None))
     await runner.setup()

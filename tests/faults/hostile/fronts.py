@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from tests.faults.hostile.front import Counted, FrontPlan, Order, Plan, Ready, Target
+from tests.faults.hostile.front import Order, Plan, Ready
 
 _PATIENCE: Final = 30.0
 
@@ -22,7 +22,7 @@ class Fronts:
     def __init__(self, directory: Path, installation: Path, names: tuple[str, ...]) -> None:
         """`installation` is the file with the ports of what is behind; it is read when somebody connects."""
         self._directory = directory
-        self._plan = Plan(str(directory), str(installation), tuple(FrontPlan(name, Target(name)) for name in names))
+        self._plan = Plan(str(directory), str(installation), names)
         self._process: subprocess.Popen[str] | None = None
         self._ready = Ready(0, {})
 
@@ -54,17 +54,11 @@ class Fronts:
         assert self._process.stdout is not None
         self._ready = msgspec.json.decode(self._process.stdout.readline(), type=Ready)
 
-    def order(self, name: str, order: Order) -> Counted:
-        """Have a front behave from now on; what it has counted."""
-        return self._ask(name, msgspec.json.encode(order))
-
-    def counted(self, name: str) -> Counted:
-        """What a front has counted."""
-        return self._ask(name, None)
-
-    def _ask(self, name: str, body: bytes | None) -> Counted:
+    def order(self, name: str, order: Order) -> None:
+        """Have a front behave from now on."""
+        body = msgspec.json.encode(order)
         with urlopen(Request(f"http://127.0.0.1:{self._ready.admin}/{name}", body), timeout=_PATIENCE) as answer:
-            return msgspec.json.decode(answer.read(), type=Counted)
+            answer.read()
 
     def sane(self) -> None:
         """Every front passes everything on again."""

@@ -16,8 +16,6 @@ from tests.faults.hostile.launch import COMMAND, FRONTS, Addresses, direct
 
 HOSTILE: Final = "member1"
 """The member that has a front."""
-OTHER: Final = "member2"
-"""A member that has none: what happens to its neighbour must not touch it."""
 
 
 class Fronted(Ground):

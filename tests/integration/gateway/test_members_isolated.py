@@ -156,6 +156,8 @@ async def test_a_caller_cannot_name_another_one(plane: MemberPlane) -> None:
         ("X-Remote-Extra-Scopes: all", 200),
         ("X-Forwarded-User: root", 200),
         ("Impersonate_User: root", 200),
+        ("X_Remote_User: root", 200),
+        ("X-Remote_Group: system:masters", 200),
     )
     for header, code in posing:
         assert await sent(plane, f"{CLUSTERS}/raw/proxy/version", "jane", "GET", header) == code, header

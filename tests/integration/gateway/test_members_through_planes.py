@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from schemas.events.cluster import ClusterRemoved
@@ -69,27 +68,14 @@ async def test_watches_stream_and_end_with_their_caller(plane: MemberPlane) -> N
     await idle(plane)
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
-async def test_nothing_arrives_without_the_right(plane: MemberPlane, method: str) -> None:
-    await grant(
-        plane.control.local,
-        "jane",
-        {"apiGroups": ["cluster.karmada.io"], "resources": ["clusters", "clusters/status"], "verbs": ["*"]},
-        {"apiGroups": [""], "resources": ["*"], "verbs": ["*"]},
-    )
-    for path in ("", "/", "/version", PODS, "/api/v1/namespaces/default/pods/p/exec"):
-        code, found = await plane.ask("raw", path, "jane", method)
-        assert code == 403, (path, found)
-        assert "cannot" in found["message"]
-        assert 'resource "clusters/proxy"' in found["message"]
-    assert not plane.raw.heard
-
-
 async def test_rights_are_by_name_and_verb(plane: MemberPlane) -> None:
     await plane.allow("jane", "real", verbs=("get",))
     assert (await plane.ask("real", "/version", "jane"))[0] == 200
     assert (await plane.ask("real", MAPS, "jane", "POST", data="{}"))[0] == 403
-    assert (await plane.ask("raw", "/version", "jane"))[0] == 403
+    code, found = await plane.ask("raw", "/version", "jane")
+    assert code == 403
+    assert "cannot" in found["message"]
+    assert 'resource "clusters/proxy"' in found["message"]
     assert (await plane.ask("*", "/version", "jane"))[0] == 403
     assert (await plane.ask("real", "/version", "eve"))[0] == 403
     assert not plane.raw.heard
@@ -126,34 +112,6 @@ async def test_only_the_caller_is_named_to_the_member(plane: MemberPlane) -> Non
     assert not [name for name in named if name.startswith(("x-remote", "x-forwarded", "cookie", "impersonate-extra"))]
     assert "x-hop" not in named
     assert "impersonate-uid" not in named
-
-
-async def test_impersonation_in_the_control_plane_counts(plane: MemberPlane) -> None:
-    assert (await plane.ask("raw", "/version", "root", Impersonate_User="jane"))[0] == 403
-    await plane.allow("jane", "raw")
-    assert (await plane.ask("raw", "/version", "root", Impersonate_User="jane"))[0] == 200
-    assert plane.raw.heard[-1].values("Impersonate-User") == ["jane"]
-    assert (await plane.ask("raw", "/version", "jane", Impersonate_User="root"))[0] == 403
-
-
-async def test_underscored_headers_do_not_become_others(plane: MemberPlane) -> None:
-    await plane.allow("jane", "raw")
-    reader, writer = await asyncio.open_connection("127.0.0.1", plane.control.port)
-    lines = [
-        f"GET {CLUSTERS}/raw/proxy/version HTTP/1.1",
-        "Host: x",
-        "Authorization: Bearer jane",
-        "Impersonate_User: root",
-        "X_Remote_User: root",
-        "X-Remote_Group: system:masters",
-        "",
-        "",
-    ]
-    writer.write("\r\n".join(lines).encode())
-    assert b" 200 " in await reader.readline()
-    writer.close()
-    assert not [name for name, _ in plane.raw.heard[-1].headers if "_" in name]
-    assert plane.raw.heard[-1].values("Impersonate-User") == ["jane"]
 
 
 @pytest.mark.parametrize(
@@ -210,24 +168,6 @@ async def test_other_protocols_pass_both_ways(plane: MemberPlane, upgrade: str) 
     await idle(plane)
 
 
-async def test_websockets_pass_with_a_library(plane: MemberPlane) -> None:
-    """What the member echoes are the frames of the client, which a WebSocket client would not take: look at bytes."""
-    reader, writer, head = await plane.switched("/switch", "root", "websocket", "GET")
-    assert head.startswith(b"HTTP/1.1 101 ")
-    writer.write(b"\x81\x85\x00\x00\x00\x00hello")
-    await reader.readexactly(len(b"early,"))
-    assert await reader.readexactly(11) == b"\x81\x85\x00\x00\x00\x00hello"
-    writer.close()
-
-
-async def test_no_protocol_switches_without_the_right(plane: MemberPlane) -> None:
-    await plane.allow("jane", "raw", verbs=("get",))
-    _, writer, head = await plane.switched("/switch", "jane")
-    assert head.startswith(b"HTTP/1.1 403 ")
-    writer.close()
-    assert not plane.raw.heard
-
-
 async def test_refused_switch_is_answered_as_http(plane: MemberPlane) -> None:
     reader, writer, head = await plane.switched("/version", "root")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -282,13 +222,6 @@ async def test_cookies_of_members_do_not_reach_callers(plane: MemberPlane) -> No
         assert "Set-Cookie" not in found.headers
         assert "Access-Control-Allow-Origin" not in found.headers
         assert found.headers["Warning"] == '299 - "mind"'
-
-
-@pytest.mark.parametrize("path", ["/torn", "/stall"])
-async def test_answers_that_break_off_are_not_complete(plane: MemberPlane, path: str) -> None:
-    with pytest.raises(aiohttp.ClientError):
-        await plane.ask("raw", path)
-    await idle(plane)
 
 
 async def test_endless_answers_wait_for_their_reader(plane: MemberPlane) -> None:

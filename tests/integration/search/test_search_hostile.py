@@ -36,10 +36,7 @@ async def hostile(ground: Ground) -> AsyncIterator[HostileServer]:
         yield server
 
 
-MODES = ["html_200", "wrong_items", "deep_nesting", "truncated", "html_404", "reset", "endless_line"]
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["html_404", "endless_line"])
 async def test_bad_answers_take_nothing_away(ground: Ground, hostile: HostileServer, mode: str) -> None:
     hostile.turn(mode)
     await ground.clients["good"].create(CONFIG_MAPS, config_map("two"))

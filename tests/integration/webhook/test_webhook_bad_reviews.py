@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from services._rules import constants as const
-from services._rules.admission import Denied
+from services._rules.admission import Context, Denied
+from services._rules.admission.webhook_table import DELETION, HOOKS
 from services._rules.admission.write_steps import Write
 from tests.support.reviews import Caller, Known, patched, request_of, review, reviewing
 
@@ -78,6 +79,22 @@ async def test_a_review_that_cannot_be_answered_is_denied(caller: Caller, change
         assert words in answer["status"]["message"]
 
 
+async def test_each_path_answers_for_its_kind(caller: Caller) -> None:
+    for path, hook in HOOKS.items():
+        answer = await caller.review(path, request_of("Work" if hook.kind != "Work" else "Cluster", "CREATE", {}))
+        if hook.kind != DELETION:
+            assert f"answers for {hook.kind}, not for " in answer["status"]["message"]
+
+
+async def test_an_installation_may_allow_taints_that_evict(tmp_path: Path) -> None:
+    taints = [{"key": "a", "effect": "NoExecute"}]
+    tainting = {"metadata": {"name": "t"}, "spec": {"taints": taints}}
+    for allowed in (False, True):
+        async with reviewing(tmp_path, Known(), Context(allow_no_execute_taint_policy=allowed)) as caller:
+            stored, _ = await caller.admit("ClusterTaintPolicy", "CREATE", tainting)
+        assert (stored is not None) is allowed
+
+
 async def test_wrong_types_are_left_to_the_schema_and_refused(caller: Caller) -> None:
     wrong = policy(placement="x")
     request = request_of("PropagationPolicy", "CREATE", wrong, None, "shop")
@@ -133,16 +150,6 @@ async def test_a_body_that_never_ends_is_given_up(caller: Caller) -> None:
     async with asyncio.timeout(60):
         assert b"504" in await reader.readline()
     writer.close()
-
-
-async def test_a_refusal_names_field_value_and_remedy_over_https(caller: Caller) -> None:
-    stored, answer = await caller.admit("PropagationPolicy", "CREATE", policy(preemption="Always"), None, "shop")
-    assert stored is None
-    status = answer["status"]
-    assert (status["code"], status["reason"]) == (403, "Forbidden")
-    assert 'spec.resourceSelectors[0].name: Invalid value: "": must be set' in status["message"]
-    assert status["details"]["causes"][0]["field"] == "spec.resourceSelectors[0].name"
-    assert (status["details"]["name"], status["details"]["kind"]) == ("web", "propagationpolicies")
 
 
 async def test_a_deleted_object_may_break_every_rule(caller: Caller) -> None:

@@ -28,6 +28,7 @@ from services.networking.service_objects import (
     ExportObject,
     PutService,
     PutSlice,
+    ShowAddresses,
     ShowStatus,
     Tell,
 )
@@ -341,3 +342,31 @@ def test_other_objects_and_repeated_facts_mark_nothing() -> None:
     assert world.take(work("m1"), member("m1")) == set()
     event = world.state.services[NAME].collected["m1", "web-a"]
     assert imported(event) == world.control.slices["imported-m1-web-a"]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        # A slice without endpoints is one, too.
+        ((report("m2", slices()),), ["m1-web-a", "m2-web-a"]),
+        # A cluster that nothing was given to, or that is no member, exports nothing, whatever it reports.
+        ((member("m3"), report("m3", slices("10.3.0.1"))), ["m1-web-a", "m2-web-a"]),
+        ((work("m3"), report("m3", slices("10.3.0.1"))), ["m1-web-a", "m2-web-a"]),
+    ],
+)
+def test_slices_of_exporters_are_imported_without_an_import(given: tuple[Known, ...], names: list[str]) -> None:
+    world = exporting()
+    world.control.asked = None
+    world.take(*given)
+    world.settle()
+    assert world.control.derived is None
+    assert list(world.addresses) == [f"imported-{name}" for name in names]
+
+
+def test_status_of_an_import_shows_clusters_and_addresses() -> None:
+    world = exporting()
+    world.control.asked = msgspec.structs.replace(IMPORT, clusters=("m9",), ips=("10.96.0.7",))
+    shown = [effect for effect in world.decide().effects if isinstance(effect, ShowAddresses)]
+    assert [effect.ips for effect in shown] == [("10.96.0.7",)]
+    effects = [effect for effect in world.decide().effects if isinstance(effect, ShowStatus)]
+    assert [effect.status["clusters"] for effect in effects] == [[{"cluster": "m1"}, {"cluster": "m2"}]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.endpoints import EndpointConditions, PortOfSlice, ServiceSlice, SliceEndpoint
 from schemas.events.endpoints import EndpointsCollected
@@ -49,6 +50,8 @@ def offer(*ports: str, counts: bool = True, problem: str = "") -> ClusterExport:
 
 EMPTY = ClusterExport((ServiceSlice("web-x", "IPv4"),))
 """A cluster whose Service has no pods."""
+PORTLESS = ClusterExport((ServiceSlice("web-x", "IPv4", (SliceEndpoint(("10.2.0.1",)),)),))
+"""A cluster whose Service has pods and no ports."""
 
 
 def test_a_service_without_pods_disagrees_with_nobody() -> None:
@@ -118,6 +121,8 @@ def test_the_derived_service_copies_ports_and_selects_nothing() -> None:
         "ports": [{"port": 80, "name": "http", "appProtocol": "h2c"}],
         "selector": None,
     }
+    udp = service_manifest(replace(given, ports=(ServicePort(53, "dns", "UDP"),)), "default")
+    assert udp["spec"]["ports"] == [{"port": 53, "name": "dns", "protocol": "UDP"}]
     stored = {**manifest, "spec": {**manifest["spec"], "clusterIP": "10.0.0.9"}}
     stored["spec"]["ports"] = [{**manifest["spec"]["ports"][0], "targetPort": 80, "protocol": "TCP"}]
     assert not differs(read_service(stored), given)
@@ -164,6 +169,7 @@ def test_an_export_says_who_offers_it(clusters: dict[str, ClusterExport], status
         ({"m1": offer("a/TCP", "b/TCP"), "m2": offer("b/TCP", "a/TCP")}, "False"),
         ({"m1": offer("http/TCP"), "m2": offer("web/TCP")}, "True"),
         ({"m1": offer("dns/TCP"), "m2": offer("dns/UDP")}, "True"),
+        ({"m1": offer("http/TCP"), "m2": PORTLESS}, "True"),
         ({"m1": offer("http/TCP"), "m2": offer("web/TCP", counts=False)}, "False"),
         ({"m1": offer("http/TCP"), "m2": offer()}, "False"),
     ],
