@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.commands import ADDRESS, Nursery
+from tests.support.ending import ends_with_us
 
 WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
 """Marks of the second part."""
@@ -105,7 +106,7 @@ def _parts(parts: Sequence[Sequence[str]]) -> int:
 
 
 def _pytest(*arguments: str) -> int:
-    return subprocess.call([sys.executable, "-m", "pytest", *arguments])
+    return ends_with_us(subprocess.Popen([sys.executable, "-m", "pytest", *arguments])).wait()
 
 
 if __name__ == "__main__":

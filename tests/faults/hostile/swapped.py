@@ -10,12 +10,13 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from services._kit.kube.client import KubeClient, resource_path
-from services.cli.common.layout import CONTROL, free_port
+from services.cli.common.layout import CONTROL
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from tests.faults.ground import Unavailable
 from tests.faults.hostile.front import Order, Target
@@ -24,6 +25,7 @@ from tests.faults.hostile.neighbours import back, misbehave, probes, replaced, u
 from tests.faults.scene import Scene
 from tests.support.closing import closing
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 
 SWAPPED_SECONDS: Final = 8.0
 _GONE_SECONDS: Final = 1.0
@@ -42,14 +44,13 @@ class Swappable(Fronted):
     def start(self) -> None:
         """Start the installation, then the other server."""
         super().start()
-        self.port = free_port(set(self.fleet.installation.ports.values()))
         place = self.directory / "other"
         place.mkdir(exist_ok=True)
         self.other_kubeconfig = place / "kubeconfig"
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")},
             "FLEETLOG_APISERVER_DATA_DIR": str(place),
-            "FLEETLOG_APISERVER_PORT": str(self.port),
+            "FLEETLOG_APISERVER_PORT": "0",
             "FLEETLOG_APISERVER_ADMIN_TOKEN": self.token,
             "FLEETLOG_APISERVER_KUBECONFIG": str(self.other_kubeconfig),
         }
@@ -62,9 +63,12 @@ class Swappable(Fronted):
                 text=True,
                 start_new_session=True,
             )
+        ends_with_us(self._other)
         assert self._other.stdout is not None
-        if not self._other.stdout.readline().startswith("ready"):
+        ready, _, url = self._other.stdout.readline().strip().partition(" ")
+        if ready != "ready":
             raise Unavailable(f"the other API server did not start, see {place / 'log'}")
+        self.port = urlsplit(url).port or 0
         asyncio.run(self._define())
 
     async def _define(self) -> None:
