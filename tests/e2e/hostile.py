@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from tests.e2e.fleet import Failed
+from tests.support.waiting import NotYet, eventually
 
 API_VERSION: Final = "hostile.example.io/v1"
 
@@ -84,17 +84,17 @@ async def create(client: KubeClient, manifest: Manifest) -> None:
 
 async def until(what: str, look: Look, wanted: dict[str, Any]) -> None:
     """Wait until `look` answers `wanted`; raises Failed with the differences when it takes too long."""
-    seen: dict[str, Any] = {}
+
+    async def same() -> bool:
+        seen = await look()
+        if names := [name for name in {**seen, **wanted} if seen.get(name) != wanted.get(name)]:
+            raise NotYet([(name, seen.get(name), wanted.get(name)) for name in names])
+        return True
+
     try:
-        async with asyncio.timeout(60):
-            while True:
-                seen = await look()
-                if seen == wanted:
-                    return
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        names = [name for name in {**seen, **wanted} if seen.get(name) != wanted.get(name)]
-        raise Failed(f"{what}: {[(name, seen.get(name), wanted.get(name)) for name in names]}") from None
+        await eventually(same, what)
+    except AssertionError as error:
+        raise Failed(str(error)) from None
 
 
 async def define(client: KubeClient) -> None:
