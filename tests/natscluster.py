@@ -14,9 +14,11 @@ from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from services.cli.common.layout import new_installation
 from tests.faults.proxy import Proxy
 from tests.natsserver import PATIENCE, find_binary, wait_until_listening
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
+from tests.support.waiting import end_of
 
 SIZE = 3
 CONFIG = """
@@ -41,10 +43,10 @@ T = TypeVar("T")
 class Node:
     """One server of the cluster."""
 
-    def __init__(self, binary: str, directory: Path, name: str, port: int, cluster_port: int) -> None:
+    def __init__(self, binary: str, directory: Path, name: str) -> None:
         self.name = name
-        self.port = port
-        self.cluster_port = cluster_port
+        self._reserved = Reserved(), Reserved()
+        self.port, self.cluster_port = (each.number for each in self._reserved)
         self.directory = directory
         self._binary = binary
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,11 +75,13 @@ class Node:
 
     def start(self) -> None:
         """Start, and return once it accepts connections."""
-        with (self.directory / "nats.log").open("ab") as out:
+        log = self.directory / "nats.log"
+        with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [self._binary, "-c", str(self.directory / "nats.conf")], stdout=out, stderr=out, start_new_session=True
             )
-        wait_until_listening(self.port)
+        ends_with_us(self._process)
+        wait_until_listening(self.port, end_of(self._process, log))
 
     def kill9(self) -> None:
         """Kill without a chance to write anything; data stays."""
@@ -106,11 +110,7 @@ class Cluster:
         binary = find_binary()
         if binary is None:
             raise FileNotFoundError("no nats-server found")
-        ports = new_installation([])
-        self.nodes = [
-            Node(binary, directory / f"n{number}", f"n{number}", ports.port(f"c{number}"), ports.port(f"r{number}"))
-            for number in range(1, size + 1)
-        ]
+        self.nodes = [Node(binary, directory / f"n{number}", f"n{number}") for number in range(1, size + 1)]
         self._links: dict[tuple[str, str], Proxy] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)

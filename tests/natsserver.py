@@ -1,20 +1,21 @@
-"""A real nats-server for tests: started on a free port, killed and started again on the same data."""
+"""A real nats-server for tests: killed and started again on the same data and the same port."""
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
+from tests.support.waiting import End, Patience, end_of
+
 PATIENCE = 60.0
-PORTS = range(10_000, 20_000)
 
 CONFIG = """
 listen: 127.0.0.1:{port}
@@ -49,30 +50,21 @@ def find_binary() -> str | None:
     return str(beside) if beside.exists() else shutil.which("nats-server")
 
 
-def free_port() -> int:
-    """A port that nobody listens on right now, drawn anew each time.
-
-    Below the ports of installations (services/cli/common/layout.py) and those that the kernel gives to connections: a
-    server that is started later, or again, still finds it free.
-    """
+def wait_until_listening(port: int, end: End | None = None, seconds: float = PATIENCE) -> None:
+    """Return once the server greets on a port; raises TimeoutError when time is up or its process has ended."""
+    patience = Patience(seconds, end)
     while True:
-        port = secrets.choice(PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def wait_until_listening(port: int, patience: float = PATIENCE) -> None:
-    """Return once the server greets on a port; raises TimeoutError otherwise."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
+        over = patience.why_over()
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
-                if probe.recv(4) == b"INFO":
-                    return
-        except OSError:
-            time.sleep(0.01)
-    raise TimeoutError(f"nats-server does not answer on port {port} after {patience:g} s")
+                seen: object = probe.recv(4)
+        except OSError as error:
+            seen = error
+        if seen == b"INFO":
+            return
+        if over:
+            raise TimeoutError(f"no greeting of nats-server at port {port}: {over}; last seen: {seen}")
+        time.sleep(0.01)
 
 
 class ProcessServer:
@@ -80,7 +72,8 @@ class ProcessServer:
 
     def __init__(self, binary: str, directory: Path, jetstream: str = "") -> None:
         """`jetstream`: further settings of its store."""
-        self.port = free_port()
+        self._reserved = Reserved()
+        self.port = self._reserved.number
         self.url = f"nats://127.0.0.1:{self.port}"
         self._binary = binary
         self._directory = directory
@@ -95,9 +88,11 @@ class ProcessServer:
 
     def start(self) -> None:
         """Start, and return once it accepts connections."""
-        with (self._directory / "nats.log").open("ab") as out:
+        log = self._directory / "nats.log"
+        with log.open("ab") as out:
             self._process = subprocess.Popen([self._binary, "-c", str(self._config)], stdout=out, stderr=out)
-        wait_until_listening(self.port)
+        ends_with_us(self._process)
+        wait_until_listening(self.port, end_of(self._process, log))
 
     def kill9(self) -> None:
         """Kill without a chance to write anything; data stays."""
@@ -131,7 +126,8 @@ class ContainerServer:
     def __init__(self, directory: Path) -> None:
         from testcontainers.core.container import DockerContainer
 
-        self.port = free_port()
+        self._reserved = Reserved()
+        self.port = self._reserved.number
         self.url = f"nats://127.0.0.1:{self.port}"
         directory.chmod(0o777)
         (directory / "nats.conf").write_text(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.levels import GATES, INSTALLATIONS, left_out
+from tests.support.ending import ends_with_us
 
 # Five on two cores: most tests wait for a process, a log or a member longer than they work.
 _SPREAD: Final = ("-n", "5", "--dist", "loadgroup")
@@ -61,7 +62,7 @@ def _run(parts: Sequence[Sequence[str]]) -> int:
 
 
 def _pytest(*arguments: str) -> int:
-    return subprocess.call([sys.executable, "-m", "pytest", *arguments])
+    return ends_with_us(subprocess.Popen([sys.executable, "-m", "pytest", *arguments])).wait()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ import msgspec
 
 from tests.bench.measures import emit, percentile
 from tests.bench.rawhttp import Place, Tally, drain, request
-from tests.natsserver import Server, free_port, make_server
+from tests.natsserver import Server, make_server
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
 
 MEASURES: Final = ("writes", "pages", "watches", "memory", "lists", "zipped")
 MASTER: Final = "mastertoken"
@@ -69,18 +71,18 @@ class Started:
     def __init__(self, directory: Path, log: Server, asked: argparse.Namespace) -> None:
         self._directory = directory
         self._log = log
-        self._port = free_port()
+        self._reserved = Reserved()
         self._process: subprocess.Popen[str] | None = None
         self._authorization: str = asked.authorization
         self._tls = not asked.plain
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._reserved.number}"
         (directory / "tokens.csv").write_text(TOKENS)
 
     def start(self) -> float:
         """Start; seconds until it is ready."""
         settings = {
             "FLEETLOG_APISERVER_DATA_DIR": str(self._directory / "data"),
-            "FLEETLOG_APISERVER_PORT": str(self._port),
+            "FLEETLOG_APISERVER_PORT": str(self._reserved.number),
             "FLEETLOG_APISERVER_TOKEN_FILE": str(self._directory / "tokens.csv"),
             "FLEETLOG_APISERVER_AUTHORIZATION": self._authorization,
             "FLEETLOG_APISERVER_TLS": "1" if self._tls else "0",
@@ -97,6 +99,7 @@ class Started:
                 stderr=errors,
                 text=True,
             )
+        ends_with_us(self._process)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("ready "):

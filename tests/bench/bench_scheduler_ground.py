@@ -30,7 +30,9 @@ from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.stream_port import MAX_BATCH, NewMessage
 from tests.bench.bench_scheduler import PLACEMENTS, cluster
 from tests.bench.processes import cpu_seconds, pss_mib
-from tests.natsserver import ProcessServer, find_binary, free_port
+from tests.natsserver import ProcessServer, find_binary
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
 
 POLICY: Final = PolicyRef(PolicyKey("PropagationPolicy", "default", "bench"), "bench", 1)
 POLICIES: Final = tuple(PLACEMENTS.values())
@@ -123,7 +125,7 @@ class Ground:
         self.server = ProcessServer(binary, directory)
         self.scheduler: subprocess.Popen[bytes] | None = None
         self._out = directory / "scheduler.log"
-        self._port = 0
+        self._reserved = Reserved()
         self._connection: Connection | None = None
 
     async def open(self) -> None:
@@ -177,16 +179,15 @@ class Ground:
         return time.perf_counter() - began
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        self._port = free_port()
         environment = {
             **os.environ,
             "FLEETLOG_NATS_URL": self.server.url,
-            "FLEETLOG_HTTP_PORT": str(self._port),
+            "FLEETLOG_HTTP_PORT": str(self._reserved.number),
             "FLEETLOG_LOG_LEVEL": "warning",
         }
         command = [sys.executable, "-m", "services.scheduler"]
         with self._out.open("ab") as out:
-            return subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+            return ends_with_us(subprocess.Popen(command, env=environment, stdout=out, stderr=out))
 
     def stop_scheduler(self) -> None:
         """Stop the scheduler in good order."""
@@ -203,7 +204,7 @@ class Ground:
 
     def get(self, path: str) -> bytes:
         """What the scheduler answers over HTTP."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._reserved.number}{path}", timeout=60) as answer:
             body: bytes = answer.read()
         return body
 

@@ -14,7 +14,7 @@ from docker.models.containers import Container
 from testcontainers.compose import DockerCompose
 
 from tests.e2e.fleet import Kubectl, until
-from tests.natsserver import free_port
+from tests.support.ports import Reserved
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ PUBLISHED: Final = ("CONTROL", "LOG", "PROMETHEUS", "GRAFANA")
 
 
 class Composition:
-    """Containers of one project; ports of this machine are drawn, so that a user's own composition is left alone."""
+    """Containers of one project, at ports of this machine that no composition of a user has."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class Composition:
     ) -> None:
         self.place = place
         self.project = project
-        self.ports = {name: free_port() for name in PUBLISHED}
+        self._reserved = {name: Reserved() for name in PUBLISHED}
+        self.ports = {name: each.number for name, each in self._reserved.items()}
         told = {f"FLEETLOG_{name}_PORT": str(port) for name, port in self.ports.items()}
         told |= {"COMPOSE_PROJECT_NAME": project, **(variables or {})}
         settings = place / "compose.env"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -22,52 +22,56 @@ from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
 from tests.support.commands import Forked, run_command
+from tests.support.ending import ends_with_us
+from tests.support.waiting import PATIENCE, End, NotYet, Patience, explained
 
 T = TypeVar("T")
 MANIFESTS = Path(__file__).parent / "manifests"
 EXAMPLES = Path(services.cli.__file__).parent / "examples"
 START_SECONDS = 120.0
-PATIENCE = 90.0
-"""Seconds until something has to be so; only a failure takes that long."""
 _JOINED = "system:serviceaccount:karmada-cluster:"
 _COMMAND = "from services.cli.fleetlog import main; main()"
 
 
-class Failed(AssertionError):
+class Failed(NotYet):
     """A command ended with an error, or something did not come true in time."""
 
 
-def until(what: str, look: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """The first true answer; raises Failed with the last untrue one (or the last failure) when time is up."""
-    deadline = time.monotonic() + seconds
+def until(what: str, look: Callable[[], T], seconds: float = PATIENCE, end: End | None = None) -> T:
+    """The first true answer; raises Failed with what the last look saw when time is up or a process has ended."""
+    patience = Patience(seconds, end)
     pause = 0.02
-    last: object = None
     while True:
+        over = patience.why_over()
+        seen: object
         try:
-            answer = look()
-            if answer:
+            if answer := look():
                 return answer
-            last = answer
-        except Failed as error:
-            last = error
-        if time.monotonic() > deadline:
-            raise Failed(f"{what}: not within {seconds:g} s; last seen: {last}")
+            seen = answer
+            if over:
+                again, seen = explained(look)
+                if again:
+                    return cast("T", again)
+        except NotYet as error:
+            seen = error
+        if over:
+            raise Failed(f"{what}: {over}; last seen: {seen}")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.15)
 
 
-def until_equal(what: str, look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
+def until_equal(
+    what: str, look: Callable[[], object], wanted: object, seconds: float = PATIENCE, end: End | None = None
+) -> None:
     """Wait until `look` answers `wanted`; raises Failed with the last answer when time is up."""
-    seen: list[object] = [None]
+    seen: object = None
 
     def same() -> bool:
-        seen[0] = look()
-        return seen[0] == wanted
+        nonlocal seen
+        seen = look()
+        return seen == wanted
 
-    try:
-        until(what, same, seconds)
-    except Failed as error:
-        raise Failed(f"{what}: wanted {wanted!r}, last seen {seen[0]!r} ({error})") from None
+    until(f"{what}: wanted {wanted!r}", same, seconds, end)
 
 
 class Kubectl:
@@ -204,6 +208,7 @@ class Fleet:
                 start_new_session=True,
                 env={**os.environ, **self._environment},
             )
+        ends_with_us(self._process)
         if self._line() != "ready":
             self.stop()
             raise Failed(f"the installation did not start:\n{self.printed()}")

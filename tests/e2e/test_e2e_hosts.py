@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -66,15 +66,17 @@ class Ground:
         return {item["metadata"]["name"]: item for item in (await self.client.get(path)).get("items") or ()}
 
 
-def free_port(number: int) -> int:
-    """A port that nodes may open and that is free here; tests of one machine begin at different ones."""
-    for port in (*PORTS[number * 7 % len(PORTS) :], *PORTS):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+async def served_at_a_port_of_nodes(directory: Path) -> ApiServer:
+    """A server that has found one of the ports that nodes may open free."""
+    first = secrets.randbelow(len(PORTS))
+    for port in (*PORTS[first:], *PORTS[:first]):
+        server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=directory))
+        try:
+            await server.start(port=port)
+        except OSError:
+            await server.stop()
+        else:
+            return server
     raise AssertionError("no port is free")
 
 
@@ -97,13 +99,11 @@ async def running_host(directory: Path) -> AsyncIterator[Running]:
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     """A host, and beside it an API server whose authority init is given."""
     directory = tmp_path / "control"
-    port = free_port(hash(tmp_path.name) % 1000)
-    server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=directory))
-    await server.start(port=port)
+    server = await served_at_a_port_of_nodes(directory)
     async with running_host(tmp_path / "host") as host:
         client = await KubeClient.from_kubeconfig(host.kubeconfig)
         try:
-            yield Ground(host, client, directory, port, tmp_path)
+            yield Ground(host, client, directory, server.port, tmp_path)
         finally:
             await client.close()
             await server.stop()

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from schemas.manifest import Manifest
-from tests.e2e.fleet import PATIENCE, Fleet, Kubectl, until, until_equal
+from tests.e2e.fleet import Fleet, Kubectl, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import Space, clusters
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("policies")
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import EXAMPLES, PATIENCE, START_SECONDS
+from tests.e2e.fleet import EXAMPLES, START_SECONDS
 from tests.e2e.typed_pages import commands_of, type_in
+from tests.support.ending import ends_with_us
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -84,6 +86,7 @@ def running(place: Path, environment: dict[str, str]) -> Iterator[subprocess.Pop
             start_new_session=True,
         ) as process,
     ):
+        ends_with_us(process)
         try:
             assert process.stdout is not None
             assert select.select([process.stdout], [], [], START_SECONDS)[0], (place / "up.err").read_text()

@@ -24,7 +24,9 @@ from services.cli.installation.prometheus_config import config_file
 from services.cli.installation.up import services_of
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, until, until_equal
 from tests.e2e.installations import installation
-from tests.natsserver import free_port
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
+from tests.support.waiting import end_of
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "docs" / "metrics.md"
@@ -107,7 +109,8 @@ def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
     config["global"] = {"scrape_interval": "3s", "evaluation_interval": "5s"}
     config["rule_files"] = [str(path) for path in RULES]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_port()
+    reserved = Reserved()
+    port = reserved.number
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             [
@@ -119,9 +122,14 @@ def prometheus(fleet: Fleet) -> Iterator[Prometheus]:
             stdout=log,
             stderr=log,
         )
+    ends_with_us(process)
     try:
         server = Prometheus(f"http://127.0.0.1:{port}")
-        until("an answer of Prometheus", lambda: server.get("/api/v1/status/buildinfo"))
+        until(
+            "an answer of Prometheus",
+            lambda: server.get("/api/v1/status/buildinfo"),
+            end=end_of(process, directory / "log"),
+        )
         yield server
     finally:
         process.terminate()

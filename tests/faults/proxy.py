@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ class Proxy:
 
     `swallow_answers`: what the server says is dropped (cut before taking it back: the client's stream is broken).
     `hold`: nothing passes in either direction, and nothing is lost.
+    `hold_after`: it begins to hold when clients have sent so many bytes; `sent` counts them.
     """
 
     def __init__(self, port: int | Callable[[], int]) -> None:
@@ -28,6 +30,8 @@ class Proxy:
         self.swallow_answers = False
         self.swallowed = 0
         self.accept = True
+        self.hold_after = inf
+        self.sent = 0
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -93,6 +97,10 @@ class Proxy:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: bool) -> None:
         try:
             while data := await reader.read(65536):
+                if not answers:
+                    self.sent += len(data)
+                    if self.sent >= self.hold_after:
+                        self.hold()
                 await self._flowing.wait()
                 if answers and self.swallow_answers:
                     self.swallowed += len(data)

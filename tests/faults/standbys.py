@@ -8,11 +8,12 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from services.cli.common.layout import free_port
 from services.cli.installation import environment as surroundings
 from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")
 """The gateway's instances all serve; none leads."""
@@ -30,7 +31,7 @@ class Standbys:
         self._number = number
         self._takeover_after = takeover_after
         self._running: dict[str, Forked] = {}
-        self.ports: dict[str, int] = {}
+        self._reserved: dict[str, Reserved] = {}
 
     def start(self, services: Iterable[str] = LEADING) -> None:
         """Start those that do not run."""
@@ -40,19 +41,21 @@ class Standbys:
             if process is not None and process.poll() is None:
                 continue
             instance = f"{name}-{self._number}"
-            self.ports[name] = free_port({*installation.ports.values(), *self.ports.values()})
+            self._reserved[name] = Reserved()
             known = surroundings.known_to(name, {"FLEETLOG_CONTROL_KUBECONFIG": str(layout.identity(name))})
             environment = {
                 **{variable: text for variable, text in os.environ.items() if not variable.startswith("FLEETLOG_")},
                 **known,
                 "FLEETLOG_NATS_URL": installation.log_access,
                 "FLEETLOG_INSTANCE": instance,
-                "FLEETLOG_HTTP_PORT": str(self.ports[name]),
+                "FLEETLOG_HTTP_PORT": str(self._reserved[name].number),
                 "FLEETLOG_TAKEOVER_AFTER": str(self._takeover_after),
                 **self._variables,
             }
             with (layout.directory / "logs" / f"{instance}.log").open("ab") as out:
-                self._running[name] = Forked(["-m", f"services.{name}"], env=environment, stdout=out, stderr=out)
+                self._running[name] = ends_with_us(
+                    Forked(["-m", f"services.{name}"], env=environment, stdout=out, stderr=out)
+                )
 
     def signal(self, service: str, number: signal.Signals) -> None:
         """Send a signal to one; one that was killed is forgotten."""
@@ -61,7 +64,12 @@ class Standbys:
         if number == signal.SIGKILL:
             process.wait(_PATIENCE)
             del self._running[service]
-            del self.ports[service]
+            del self._reserved[service]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Where each answers questions about itself, by service."""
+        return {name: each.number for name, each in self._reserved.items()}
 
     @property
     def pids(self) -> list[int]:
@@ -90,4 +98,4 @@ class Standbys:
                 process.kill()
                 process.wait(_PATIENCE)
         self._running.clear()
-        self.ports.clear()
+        self._reserved.clear()

@@ -15,6 +15,7 @@ from services._kit.log.jetstream import JetStreamLog
 from tests.log.running import eventually
 from tests.log.toy import wanted
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 
 pytestmark = pytest.mark.faults
 
@@ -42,7 +43,8 @@ class Instances:
             # Long enough that nobody is replaced only because the machine is busy.
             "FLEETLOG_TAKEOVER_AFTER": "3",
         }
-        self.running[name] = Forked(["-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.DEVNULL)
+        process = Forked(["-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.DEVNULL)
+        self.running[name] = ends_with_us(process)
 
     def signal(self, name, number):
         self.running[name].send_signal(number)

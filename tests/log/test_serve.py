@@ -11,13 +11,14 @@ import textwrap
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import Settings
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.runtime.service_wiring import serve
 from tests.log.toy import Toy, placed_on, wanted
-from tests.natsserver import free_port
+from tests.support.ending import ends_with_us
 
 PROCESS = """
     from services._kit.runtime.service_wiring import log_reader
@@ -28,35 +29,37 @@ PROCESS = """
 
 
 async def serving(service, settings, body, **more):
-    """Run a service for the length of a coroutine."""
+    """Run a service for the length of a coroutine, which is given its runner and the URL that it tells."""
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(service, settings, stop, ready.set_result, **more))
-    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    with capture_logs() as told:
+        task = asyncio.create_task(serve(service, settings, stop, ready.set_result, **more))
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         task.result()
+    (place,) = (line for line in told if line["event"] == "listening")
     try:
-        await body(ready.result())
+        await body(ready.result(), f"http://{place['host']}:{place['port']}")
     finally:
         stop.set()
         await task
 
 
 async def test_a_service_serves_and_stops(nats_server, connect):
-    service, port = Toy(), free_port()
+    service = Toy()
 
-    async def body(runner):
+    async def body(runner, url):
         log = JetStreamLog(await connect(), "FACTS")
         await log.append([wanted("a", "m4")])
         while placed_on(runner.projection.state, "a") != ["m4"]:
             await runner.projection.wait_for(runner.projection.position["FACTS"] + 1)
         async with aiohttp.ClientSession() as http:
-            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            async with http.get(f"{url}/readyz") as answer:
                 document = await answer.json()
                 assert (answer.status, document["ready"], document["reasons"]) == (200, True, {})
                 assert document["leader"] is True
-            async with http.get(f"http://127.0.0.1:{port}/healthz") as answer:
+            async with http.get(f"{url}/healthz") as answer:
                 assert answer.status == 200
-            async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            async with http.get(f"{url}/metrics") as answer:
                 text = await answer.text()
         assert 'fleetlog_leader{component="toy"} 1.0' in text
         assert 'fleetlog_events_total{component="toy"} 1.0' in text
@@ -64,7 +67,7 @@ async def test_a_service_serves_and_stops(nats_server, connect):
         digest = await service.context.blobs.put(b"bytes")
         assert await service.context.blobs.get(digest) == b"bytes"
 
-    await serving(service, Settings(nats_url=nats_server.url, http_port=port, apply_topology=True), body)
+    await serving(service, Settings(nats_url=nats_server.url, apply_topology=True), body)
     assert service.hooks[0] == "caught up"
     assert service.hooks[-2:] == ["following", "stopped"]
 
@@ -76,18 +79,18 @@ class Divided(Toy):
 
 
 async def test_one_process_serves_all_shard_groups(nats_server, connect):
-    services, port = [Divided(), Divided()], free_port()
+    services = [Divided(), Divided()]
     names = [f"app-{number}" for number in range(12)]
 
-    async def body(runner):
+    async def body(runner, url):
         log = JetStreamLog(await connect(), "FACTS")
         await log.append([wanted(name, "m4") for name in names])
         async with aiohttp.ClientSession() as http:
             while not all(service.context.projection.ready and service.decided for service in services):
                 await runner.projection.wait_for(runner.projection.position["FACTS"] + 1)
-            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            async with http.get(f"{url}/readyz") as answer:
                 document = await answer.json()
-            async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            async with http.get(f"{url}/metrics") as answer:
                 text = await answer.text()
         assert document["ready"] is True
         assert document["executor"]["leader"] is document["executor-1"]["leader"] is True
@@ -98,7 +101,7 @@ async def test_one_process_serves_all_shard_groups(nats_server, connect):
         decided = [set(service.decided) for service in services]
         assert decided[0].isdisjoint(decided[1])
 
-    settings = Settings(nats_url=nats_server.url, http_port=port, apply_topology=True)
+    settings = Settings(nats_url=nats_server.url, apply_topology=True)
     await serving(services[0], settings, body, siblings=services[1:])
     assert [service.hooks[-2:] for service in services] == [["following", "stopped"]] * 2
 
@@ -109,29 +112,29 @@ async def test_missing_streams_are_an_error_that_says_what_to_do(nats_server):
 
 
 async def test_readiness_tells_why_not(nats_server, connect):
-    port = free_port()
-
-    async def body(runner):
+    async def body(runner, url):
         nats_server.kill9()
         async with aiohttp.ClientSession() as http:
             while True:
-                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                async with http.get(f"{url}/readyz") as answer:
                     document = await answer.json()
                 if answer.status == 503 and "connection" in document["reasons"]:
                     break
             nats_server.start()
             while True:
-                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                async with http.get(f"{url}/readyz") as answer:
                     if answer.status == 200:
                         return
 
-    await serving(Toy(), Settings(nats_url=nats_server.url, http_port=port, apply_topology=True), body)
+    await serving(Toy(), Settings(nats_url=nats_server.url, apply_topology=True), body)
 
 
 def process(nats_server, **variables):
     environment = {**os.environ, "FLEETLOG_NATS_URL": nats_server.url, "FLEETLOG_HTTP_PORT": "-1", **variables}
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.PIPE, text=True
+    return ends_with_us(
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.PIPE, text=True
+        )
     )
 
 

@@ -16,7 +16,9 @@ import aiohttp
 from services._kit.concurrency.event_loop import FAILED
 from services._kit.log.jetstream import JetStreamLog
 from tests.log.toy import wanted
-from tests.natsserver import free_port
+from tests.support.ending import ends_with_us
+from tests.support.ports import Reserved
+from tests.support.waiting import NotYet, end_of, eventually
 
 PROCESS = """
     import sys
@@ -53,24 +55,28 @@ def start(nats_server, directory, *ports):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        ends_with_us(process)
         try:
             yield process
         finally:
             process.kill()
 
 
-async def leading(port):
-    """The answer of a service that is ready and leads: it may be ready a moment earlier."""
-    async with aiohttp.ClientSession() as http, asyncio.timeout(60):
-        while True:
-            try:
-                async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    said = await answer.json()
-                    if answer.status == 200 and said["leader"]:
-                        return said
-            except aiohttp.ClientConnectionError:
-                pass
-            await asyncio.sleep(0.02)
+async def leading(process, port, beyond=0):
+    """Wait until a service is ready, leads, and has read on from a position."""
+
+    async def is_so():
+        try:
+            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                said = await answer.json()
+        except aiohttp.ClientConnectionError as error:
+            raise NotYet(f"{type(error).__name__}: {error}") from None
+        if answer.status != 200 or not said["leader"] or said["position"]["FACTS"] <= beyond:
+            raise NotYet(f"{answer.status} {said}")
+        return True
+
+    async with aiohttp.ClientSession() as http:
+        await eventually(is_so, f"leadership at port {port}", end=end_of(process, process.stderr.read))
 
 
 def logged(path):
@@ -78,17 +84,16 @@ def logged(path):
 
 
 async def test_services_in_one_process_lead_and_end_together(nats_server, connect, tmp_path):
-    ports = [free_port(), free_port()]
+    reserved = [Reserved(), Reserved()]
+    ports = [each.number for each in reserved]
     with start(nats_server, tmp_path, *ports) as running:
         for port in ports:
-            await leading(port)
+            await leading(running, port)
         log = JetStreamLog(await connect(), "FACTS")
-        async with asyncio.timeout(60):
-            at = (await log.append([wanted("a", "m4")])).last
-            # Both decide: the second finds that of the first and says nothing, whoever that is.
-            for port in ports:
-                while (await leading(port))["position"]["FACTS"] <= at:
-                    continue
+        at = (await log.append([wanted("a", "m4")])).last
+        # Both decide: the second finds that of the first and says nothing, whoever that is.
+        for port in ports:
+            await leading(running, port, beyond=at)
         assert {await held(log, name) for name in ("one", "other")} == {"one", "other"}
         running.send_signal(signal.SIGTERM)
         rest = running.stderr.read()
@@ -105,8 +110,8 @@ async def held(log, name):
 
 
 async def test_when_one_cannot_go_on_all_end_and_its_log_tells(nats_server, tmp_path):
-    port = free_port()
-    with start(nats_server, tmp_path, port, port) as running:
+    one = Reserved()
+    with start(nats_server, tmp_path, one.number, one.number) as running:
         code = await asyncio.to_thread(running.wait, 60)
         running.stderr.read()
     assert code == FAILED
@@ -115,6 +120,6 @@ async def test_when_one_cannot_go_on_all_end_and_its_log_tells(nats_server, tmp_
 
 
 def test_wrong_settings_of_one_keep_all_from_starting(nats_server, tmp_path):
-    with start(nats_server, tmp_path, "none", free_port()) as running:
+    with start(nats_server, tmp_path, "none", 0) as running:
         assert "FLEETLOG_HTTP_PORT" in running.stderr.read()
         assert running.wait(60) == 2

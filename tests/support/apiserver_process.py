@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 
 ROOT = Path(__file__).parents[2]
 STALL_SECONDS = 0.25
@@ -118,6 +119,7 @@ class ServerProcess:
             self.process = Forked(
                 ["-m", "services.apiserver"], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
             )
+        ends_with_us(self.process)
         assert self.process.stdout is not None
         line = ""
         while not line.startswith("ready "):

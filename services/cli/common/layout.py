@@ -247,11 +247,18 @@ def free_port(taken: set[int]) -> int:
     start = max(ours) + 1 if ours else secrets.choice(_PORTS)
     for step in range(len(_PORTS)):
         port = _PORTS[(start - _PORTS[0] + step) % len(_PORTS)]
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in taken and _reserved(port):
-                return port
+        if port not in taken and _unbound(port) and _reserved(port):
+            return port
     raise OSError(f"no port between {_PORTS[0]} and {_PORTS[-1]} is free on this machine")
+
+
+def _unbound(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _reserved(port: int) -> bool:

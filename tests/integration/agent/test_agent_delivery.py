@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from schemas.agent import Hello
 from services.registrar import agent_requests as desk
 from tests.integration.agent.conftest import KEY, LATE, OTHER, Agents, Hub, Member
-from tests.natsserver import free_port
 from tests.support.waiting import eventually
 
 
@@ -109,9 +109,12 @@ async def test_silent_member_is_reported_while_it_lasts(hub: Hub, member: Member
 async def test_an_agent_answers_questions_about_itself(hub: Hub, member: Member, agents: Agents) -> None:
     await hub.join("m1")
     await hub.render("m1", "x")
-    port = free_port()
-    agent = agents.start(http_port=port)
-    await eventually(lambda: agent.health.ready and agent.term is not None and agent.term.publisher.sent, "a report")
+    with capture_logs() as said:
+        agent = agents.start(http_port=0)
+        await eventually(
+            lambda: agent.health.ready and agent.term is not None and agent.term.publisher.sent, "a report"
+        )
+    port = next(line["port"] for line in said if line["event"] == "listening")
     async with aiohttp.ClientSession() as http:
         async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
             document = await answer.json()

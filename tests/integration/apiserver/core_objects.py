@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
+
+from tests.support.waiting import NotYet, eventually
 
 CM = "/api/v1/namespaces/default/configmaps"
 DEPLOY = "/apis/apps/v1/namespaces/default/deployments"
@@ -25,9 +26,14 @@ def deployment(name: str, replicas: int = 1) -> dict[str, Any]:
 
 async def until_answered(client: Any, path: str, code: int) -> None:
     """Wait until reading is answered with this code."""
-    async with asyncio.timeout(60):
-        while (await client("GET", path))[0] != code:  # noqa: ASYNC110 - only reading shows it
-            await asyncio.sleep(0.005)
+
+    async def look() -> bool:
+        found, answer = await client("GET", path)
+        if found != code:
+            raise NotYet(f"{found} {answer}")
+        return True
+
+    await eventually(look, f"{path} is answered with {code}")
 
 
 async def until_gone(client: Any, path: str) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import http.client
 import json
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
+from tests.e2e.fleet import until_equal
 from tests.support.apiserver_process import ServerProcess
 
 MOST_MEMORY_KB = 700_000
@@ -49,10 +49,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 def await_served(target: Target, path: str) -> None:
     """Wait until a collection is there."""
-    deadline = time.monotonic() + 60
-    while target.send("GET", path, user="root")[0] != 200:
-        assert time.monotonic() < deadline, f"{path} is not served"
-        time.sleep(0.05)
+    until_equal(f"{path} is served", lambda: target.send("GET", path, user="root")[0], 200)
 
 
 def definition(plural: str, schema: Any = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from tests.integration.apiserver.conftest import Client
+from tests.support.waiting import eventually
 
 RBAC = f"/apis/{GROUP}/v1"
 NODE = Identity("system:node:n1", "", ("system:nodes",))
@@ -71,15 +71,6 @@ async def bearer(server: ApiServer) -> AsyncIterator[Any]:
 
 def rule(verbs: str, groups: str, resources: str) -> dict[str, Any]:
     return {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(",")}
-
-
-async def until(look: Any) -> Any:
-    """The first true answer of an awaitable question."""
-    async with asyncio.timeout(60):
-        while True:
-            if found := await look():
-                return found
-            await asyncio.sleep(0.002)
 
 
 async def test_users_without_rights_are_refused(bearer: Any) -> None:
@@ -153,7 +144,7 @@ async def test_refused_creations_are_in_the_audit_log(bearer: Any, server: ApiSe
         lines = [line for line in text.splitlines() if '"refused":true' in line and '"resource":"configmaps"' in line]
         return lines if code == 403 else []
 
-    (line,) = await until(refused)
+    (line,) = await eventually(refused)
     assert '"user":"jane"' in line
     assert '"verb":"create"' in line
 
@@ -169,13 +160,13 @@ async def test_aggregated_roles_follow_what_they_select(bearer: Any) -> None:
         return any("things" in one.get("resources", ()) for one in found["rules"])
 
     for name in ("view", "edit", "admin"):
-        await until(lambda name=name: held(name))
+        await eventually(lambda name=name: held(name))
     assert (await admin("DELETE", f"{RBAC}/clusterroles/extra"))[0] == 200
 
     async def dropped() -> bool:
         return not (await held("view") or await held("edit") or await held("admin"))
 
-    await until(dropped)
+    await eventually(dropped)
 
 
 async def test_own_aggregated_roles_are_filled(bearer: Any) -> None:
@@ -190,7 +181,7 @@ async def test_own_aggregated_roles_are_filled(bearer: Any) -> None:
     async def rules() -> list[Any]:
         return (await admin("GET", f"{RBAC}/clusterroles/sum"))[1].get("rules") or []
 
-    assert [one["resources"] for one in await until(rules)] == [["pods"]]
+    assert [one["resources"] for one in await eventually(rules)] == [["pods"]]
 
 
 async def test_tenants_of_edit_reach_the_kinds_of_karmada(bearer: Any, server: ApiServer) -> None:
@@ -206,7 +197,7 @@ async def test_tenants_of_edit_reach_the_kinds_of_karmada(bearer: Any, server: A
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         return bool((await bearer("jane")("POST", path, review))[1]["status"]["allowed"])
 
-    await until(lambda: allowed("create", "propagationpolicies"))
+    await eventually(lambda: allowed("create", "propagationpolicies"))
     assert await allowed("list", "federatedresourcequotas")
     assert not await allowed("update", "federatedresourcequotas")
     assert not await allowed("create", "clusterpropagationpolicies")

@@ -15,6 +15,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from tests.integration.apiserver.core_objects import until_gone
+from tests.support.waiting import eventually
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -28,13 +29,14 @@ def secret(name: str, account: str, **annotations: str) -> dict[str, Any]:
 
 async def filled(client: Any, name: str) -> dict[str, Any]:
     """A Secret once it holds a token."""
-    async with asyncio.timeout(60):
-        while True:
-            code, found = await client("GET", f"{SECRETS}/{name}")
-            assert code == 200, found
-            if (found.get("data") or {}).get("token"):
-                return dict(found)
-            await asyncio.sleep(0.005)
+
+    async def look() -> dict[str, Any] | None:
+        code, found = await client("GET", f"{SECRETS}/{name}")
+        assert code == 200, found
+        return dict(found) if (found.get("data") or {}).get("token") else None
+
+    secret: dict[str, Any] = await eventually(look, f"a token in {name}")
+    return secret
 
 
 async def user_of(client: Any, token: str) -> tuple[int, str]:

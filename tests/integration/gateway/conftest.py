@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 
 import aiohttp
@@ -16,6 +15,7 @@ from services._kit.log.stream_port import NewMessage
 from services._kit.runtime.service_wiring import serve
 from services.gateway.app import Gateway
 from services.gateway.settings import GatewaySettings
+from tests.support.waiting import NotYet, eventually
 
 TOKEN = "s3cret"
 
@@ -51,15 +51,17 @@ class Client:
             assert answer.status == status, body
             return body
 
-    async def until(self, path, condition, patience=60.0, **params):
+    async def until(self, path, condition, **params):
         """Read until a condition holds."""
-        deadline = time.monotonic() + patience
-        while True:
+
+        async def holding():
             body = await self.get(path, **params)
-            if condition(body):
-                return body
-            assert time.monotonic() < deadline, body
-            await asyncio.sleep(0.01)
+            if not condition(body):
+                raise NotYet(body)
+            return (body,)
+
+        (body,) = await eventually(holding, path)
+        return body
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from schemas.events.cluster import ClusterRemoved
 from tests.integration.gateway.conftest import TOKEN
 from tests.integration.gateway.member_plane import CLUSTERS, MemberPlane, grant, member_plane
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, stands_still
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -227,16 +227,7 @@ async def test_cookies_of_members_do_not_reach_callers(plane: MemberPlane) -> No
 async def test_endless_answers_wait_for_their_reader(plane: MemberPlane) -> None:
     async with plane.session.get(plane.url("raw", "/endless"), headers={"Authorization": "Bearer root"}) as found:
         await found.content.read(100_000)
-        before = -1
-
-        async def stands() -> bool:
-            nonlocal before
-            seen, before = before, plane.raw.sent
-            await asyncio.sleep(0.2)
-            return seen == plane.raw.sent
-
-        await eventually(stands, "the member to be held up")
-        assert plane.raw.sent < 64 << 20
+        assert await stands_still(lambda: plane.raw.sent, "the member is held up") < 64 << 20
         assert (await plane.ask("real", "/version"))[0] == 200
         found.close()
     await plane.raw.ended.wait()

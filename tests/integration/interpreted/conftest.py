@@ -22,6 +22,7 @@ from services._kit.kube.client import KubeClient
 from services.member_sim.app import Running, run_member
 from services.member_sim.settings import MemberSettings
 from tests.support import widgets
+from tests.support.waiting import eventually
 
 PATIENCE = 60.0
 
@@ -114,11 +115,9 @@ class Ground:
         """Return once the lane has heard of a Widget's phase."""
         inside: Any = self.lane
         kind = await inside._acting.kinds.of(widgets.API_VERSION, "Widget")
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                if kind.live[key.namespace, key.name].get("status") == {"phase": phase}:
-                    return
-                await asyncio.sleep(0.01)
+        await eventually(
+            lambda: kind.live[key.namespace, key.name].get("status") == {"phase": phase}, f"{key.name} is {phase}"
+        )
 
     async def widget(self, name: str = "w") -> dict[str, Any]:
         """A Widget as the member has it."""

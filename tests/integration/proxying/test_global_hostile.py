@@ -16,7 +16,7 @@ from services.search.proxying import list_answer
 from services.search.union.version_map import read_version
 from tests.support.endpoints import served
 from tests.support.view_world import PREFIX, ViewWorld, config_map, pod, view_world
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, stands_still
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -228,10 +228,6 @@ async def test_a_client_that_does_not_read_holds_its_members_up(world: ViewWorld
         world.address_of("member2", url)
         async with world.session.get(f"{world.url}{PREFIX}/api/v1/pods?watch=true") as answer:
             assert answer.status == 200
-            before = -1
-            while before != sent:
-                before = sent
-                await asyncio.sleep(0.5)
-            assert sent < 64 << 20
+            assert await stands_still(lambda: sent, "the member is held up") < 64 << 20
             assert (await world.get(f"{MAPS}/a"))["metadata"]["name"] == "a"
             answer.close()

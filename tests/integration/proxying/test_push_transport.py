@@ -24,7 +24,7 @@ from services._kit.proxying.member_exchange import (
 from services._kit.proxying.push_transport import PushTransport
 from tests.support.endpoints import answering
 from tests.support.raw_member import RawMember, raw_member
-from tests.support.waiting import eventually
+from tests.support.waiting import stands_still
 
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 SECRETS = "/api/v1/namespaces/karmada-cluster/secrets"
@@ -167,16 +167,7 @@ async def test_writer_waits_for_a_member_that_does_not_read(ground: Ground, memb
 
     # Its echo is not read: in the end no buffer has space, and the writer is held up.
     task = asyncio.create_task(flood())
-    before = -1
-
-    async def stands() -> bool:
-        nonlocal before
-        seen, before = before, member.sent
-        await asyncio.sleep(0.1)
-        return seen == member.sent > 0
-
-    await eventually(stands, "the writer to be held up")
-    assert member.sent < 64 << 20
+    assert await stands_still(lambda: member.sent, "the writer is held up") < 64 << 20
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -228,16 +219,7 @@ async def test_switch_that_was_not_asked_for_is_refused(ground: Ground) -> None:
 async def test_endless_answer_waits_for_its_reader(ground: Ground, member: RawMember) -> None:
     exchange = await ground.open("/endless")
     assert len(await exchange.read()) <= 64 << 10
-    before = -1
-
-    async def stands() -> bool:
-        nonlocal before
-        seen, before = before, member.sent
-        await asyncio.sleep(0.1)
-        return seen == member.sent
-
-    await eventually(stands, "the member to be held up")
-    assert member.sent < 64 << 20
+    assert await stands_still(lambda: member.sent, "the member is held up") < 64 << 20
     await exchange.close()
     await member.ended.wait()
 

@@ -16,8 +16,8 @@ import yaml
 from msgspec import Struct
 
 from tests.faults.proxy import Proxy
-from tests.natsserver import free_port
 from tests.support.commands import Forked
+from tests.support.ending import ends_with_us
 
 CONTROL = "FLEETLOG_STOCK_CONTROL"
 MEMBERS = "FLEETLOG_STOCK_MEMBERS"
@@ -60,7 +60,7 @@ def _embedded(directory: Path) -> Iterator[Path]:
         "ADMISSION": "0",
         "ADMIN_TOKEN": f"token-of-{directory.name}",
         "DATA_DIR": str(directory / "data"),
-        "PORT": str(free_port()),
+        "PORT": "0",
         "KUBECONFIG": str(kubeconfig),
     }
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
@@ -72,6 +72,7 @@ def _embedded(directory: Path) -> Iterator[Path]:
             stdout=subprocess.PIPE,
             stderr=errors,
         )
+    ends_with_us(process)
     try:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], START_SECONDS)
@@ -101,6 +102,17 @@ class Gate:
     def open(self) -> None:
         """From now on the server is back."""
         self._proxy.accept = True
+
+    @property
+    def sent(self) -> int:
+        """Bytes that clients have sent since `hold_after`, or since the start."""
+        return self._proxy.sent
+
+    def hold_after(self, sent: float) -> None:
+        """Break all connections and let new ones pass, until clients have sent so many bytes."""
+        self._loop.call_soon_threadsafe(self._proxy.cut)
+        self._proxy.sent, self._proxy.hold_after = 0, sent
+        self._loop.call_soon_threadsafe(self._proxy.release)
 
 
 @contextmanager

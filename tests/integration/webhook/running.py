@@ -24,6 +24,7 @@ from services._kit.base.clock import Clock
 from services._kit.runtime.standalone import serve_standalone
 from services.webhook.app import Webhook
 from services.webhook.settings import WebhookSettings
+from tests.support.waiting import NotYet, eventually
 
 DAY: Final = dt.timedelta(days=1)
 
@@ -106,12 +107,14 @@ class Running:
 
     async def until_logged(self, word: str) -> Any:
         """The first line with a word in its reason or event."""
-        async with asyncio.timeout(60):
-            while True:
-                for line in self.lines:
-                    if word in line["event"] or word in str(line.get("reason", "")):
-                        return line
-                await asyncio.sleep(0.01)
+
+        def found() -> Any:
+            for line in self.lines:
+                if word in line["event"] or word in str(line.get("reason", "")):
+                    return line
+            raise NotYet([line["event"] for line in self.lines])
+
+        return await eventually(found, f"a line with {word!r}")
 
 
 @asynccontextmanager

@@ -10,7 +10,9 @@ import pytest
 from services.cli.common.failure_reasons import Reasons
 from services.cli.common.layout import Layout
 from services.cli.common.running import NotReady
+from services.cli.common.waiting import waiting as running_waits
 from services.cli.installation.startup import front_doors
+from tests.support.waiting import eventually
 
 UNREADABLE = "control plane cannot start: stream OBJECTS, message 12 (obj._.configmaps.a.b) is unreadable; run …"
 
@@ -46,8 +48,8 @@ async def test_waiting_for_an_api_server_ends_with_its_reason(tmp_path: Path) ->
     layout = Layout(tmp_path)
     layout.log("control").parent.mkdir()
     waiting = asyncio.create_task(front_doors([layout.kubeconfig("control")], layout.log))
-    # It has begun to wait then: what stands in the file before is no reason.
-    await asyncio.sleep(0.05)
+    # What stands in the file before is no reason.
+    await eventually(lambda: "control" in running_waits, "it has begun to wait")
     layout.log("control").write_text(said("cannot start", UNREADABLE))
     with pytest.raises(NotReady, match="message 12"):
         await waiting

@@ -26,7 +26,7 @@ from services.cli.supervision.process_identity import Entry, Roll, Running, curr
 from services.cli.supervision.stop_command import stop_installation
 from services.cli.supervision.supervised_process import Rank
 from tests.e2e.fleet import until
-from tests.natsserver import free_port
+from tests.support.ports import Reserved
 from tests.support.standing import stand_still
 from tests.support.supervised import empty_installation, supervised
 
@@ -245,8 +245,9 @@ def test_service_that_never_answers_is_restarted(
 def test_service_that_falls_silent_is_restarted(
     tls: bool, layout: Layout, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environment = {"ANSWERING_PORT": str(free_port()), "ANSWERING_TLS": str(tmp_path) if tls else ""}
-    address = Address(int(environment["ANSWERING_PORT"]), tls=tls)
+    reserved = Reserved()
+    environment = {"ANSWERING_PORT": str(reserved.number), "ANSWERING_TLS": str(tmp_path) if tls else ""}
+    address = Address(reserved.number, tls=tls)
     with supervised(layout, Limits(start=60.0, silence=0.5)) as supervisor:
         supervisor.add_service("falling", Rank.SERVICE, "tests.support.answering_once", environment, answers=[address])
         until_started_again(supervisor, layout, "falling")

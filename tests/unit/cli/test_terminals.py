@@ -16,8 +16,12 @@ import asyncio
 from services.cli.common import running
 running.SILENT_SECONDS = 0.0
 async def wait():
+    told = asyncio.Event()
+    def heard(speak):
+        return lambda text: (speak(text), told.set())
+    running.say, running.complain = heard(running.say), heard(running.complain)
     async with running.patience("asking the clusters"):
-        await asyncio.sleep(0.3)
+        await told.wait()
 asyncio.run(wait())
 running.complain("error: it is gone")
 """

@@ -14,7 +14,8 @@ from services._kit.concurrency import event_loop
 event_loop.CLOSING_SECONDS = 0.1
 
 
-async def endless():
+async def endless(began):
+    began.set()
     while True:
         try:
             await asyncio.sleep(0.01)
@@ -23,8 +24,9 @@ async def endless():
 
 
 async def main():
-    kept = asyncio.get_running_loop().create_task(endless())
-    await asyncio.sleep(0.05)
+    began = asyncio.Event()
+    kept = asyncio.get_running_loop().create_task(endless(began))
+    await began.wait()
     {end}
 
 

@@ -10,6 +10,7 @@ from schemas.manifest import Manifest
 from services.member_sim.loop import Loop
 from services.member_sim.member_port import Change, Expired, Refused, WriteOutcome
 from services.member_sim.world.world_model import APPS, PODS, REPLICASETS, Config, Key, Write
+from tests.support.waiting import eventually
 
 
 class FakeApi:
@@ -93,9 +94,7 @@ class FakeApi:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until something holds after some write."""
-        async with asyncio.timeout(60):
-            while not holds():  # noqa: ASYNC110 - what holds is not told by an event
-                await asyncio.sleep(0.005)
+        await eventually(holds)
 
 
 @asynccontextmanager

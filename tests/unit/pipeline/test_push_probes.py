@@ -171,7 +171,13 @@ async def test_member_with_unforeseen_answers_is_probed_again(monkeypatch: pytes
 
 @pytest.mark.usefixtures("_members")
 async def test_probe_is_repeated_soon_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "SOON_SECONDS", 0.01)
+    pauses: list[float] = []
+
+    async def pause(early: asyncio.Event, seconds: float) -> bool:
+        pauses.append(seconds)
+        return await early.wait() if seconds > probing.SOON_SECONDS else False
+
+    monkeypatch.setattr(probing, "set_within", pause)
     taken: list[Probe] = []
 
     def take(probe: Probe) -> bool:
@@ -179,9 +185,9 @@ async def test_probe_is_repeated_soon_where_asked_for(monkeypatch: pytest.Monkey
         return len(taken) < 3
 
     async with Looks(3600.0, take):
-        await eventually(lambda: len(taken) == 3)
-        await asyncio.sleep(0.05)
-        assert len(taken) == 3, "then the interval counts again"
+        await eventually(lambda: 3600.0 in pauses, "the interval counts again")
+    assert pauses == [probing.SOON_SECONDS, probing.SOON_SECONDS, 3600.0]
+    assert len(taken) == 3
 
 
 async def test_hanging_probe_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
