@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PATIENCE = 180.0
-"""Seconds until something has to be so; only a failure takes that long."""
+PATIENCE = 60.0
+"""Seconds until something has to be so; half of what pytest gives a test, so that a failure says what was missing."""
 _LONGEST_PAUSE = 0.3
 _LOOK_PAUSES = 0.005, 0.05
 """Between two looks that may cost something: the first pause, and the longest."""
