@@ -33,7 +33,7 @@ from tests.natsserver import Server, make_server
 from tests.support.ending import ends_with_us
 from tests.support.ports import Reserved
 
-MEASURES: Final = ("writes", "pages", "watches", "memory", "lists", "zipped")
+MEASURES: Final = ("writes", "pages", "watches", "hostile", "memory", "lists", "zipped")
 MASTER: Final = "mastertoken"
 TENANT: Final = "benchtoken"
 TOKENS: Final = f'{MASTER},admin,admin,"system:masters"\n{TENANT},bench,bench,"benchers"\n'
@@ -298,6 +298,24 @@ class Load:
         used = round(self._server.cpu() - cpu, 2)
         emit(f"{name}_seconds", seconds, "s", **more, mb_sent=round(sent, 1), cpu_seconds=used)
 
+    async def hostile(self) -> None:
+        """Requests that take much work, one after the other, beside a neighbour who reads one object."""
+        connection = self._place.connection()
+        for name, path, body in hostile_requests():
+            waits: list[float] = []
+            peak = self._server.memory()
+            sent = [request("POST", path, MASTER, msgspec.json.encode(body))]
+            working = asyncio.create_task(self._master.play(iter(sent), 1))
+            while not working.done():
+                waits += await asyncio.to_thread(self._neighbour, connection, 1)
+                peak = max(peak, self._server.memory())
+                await asyncio.sleep(_LOOK)
+            seconds, statuses = await working
+            self._refuse(statuses)
+            more = {"request": name, "seconds": round(seconds, 2)}
+            emit("hostile_neighbour_ms_worst", max(waits), "ms", median=round(statistics.median(waits), 1), **more)
+            emit("hostile_rss_mb_peak", peak, "MB", **more)
+
     def _neighbour(self, connection: http.client.HTTPConnection, times: int) -> list[float]:
         waits = []
         for _ in range(times):
@@ -305,6 +323,21 @@ class Load:
             self._master.get(NEIGHBOUR, connection)
             waits.append((time.perf_counter() - began) * 1000)
         return waits
+
+
+def hostile_requests() -> Iterator[tuple[str, str, dict[str, object]]]:
+    """A name, the path and the body of each request that takes much work."""
+    containers = [{"name": f"c{number}", "image": "i"} for number in range(15_000)]
+    large = {"metadata": {"name": "large"}, "spec": {"containers": containers}}
+    yield "pod of 15,000 containers", f"/api/v1/namespaces/{NAMESPACE}/pods", large
+    field = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 5}}}
+    fields = {"type": "object", "properties": {f"field{number}": field for number in range(12_000)}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": fields}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "wides", "singular": "wide", "kind": "Wide", "listKind": "WideList"}
+    spec = {"group": "bench.example.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    wide = {"metadata": {"name": "wides.bench.example.io"}, "spec": spec}
+    yield "schema of 12,000 fields", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", wide
 
 
 async def measure(asked: argparse.Namespace, server: Started) -> None:
@@ -319,6 +352,8 @@ async def measure(asked: argparse.Namespace, server: Started) -> None:
         load.pages()
     if "watches" in chosen:
         await load.watches()
+    if "hostile" in chosen:
+        await load.hostile()
     if chosen & {"memory", "lists", "zipped"}:
         await load.fill()
     if "memory" in chosen:

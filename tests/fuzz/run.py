@@ -1,4 +1,4 @@
-"""Fuzzes a started API server: any 500, crash, lost connection or neighbour held up for 250 ms fails it."""
+"""Fuzzes a started API server: any 500, crash or lost connection fails it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.measures import emit
 from tests.fuzz.findings import Watcher
 from tests.support.apiserver_process import ServerProcess
 
@@ -37,7 +38,9 @@ def main(arguments: list[str]) -> int:
                 print(server.log()[-4000:], file=sys.stderr)
                 return 1
             codes = ", ".join(f"{code}: {count}" for code, count in sorted(watcher.codes.items()))
-            print(f"{watcher.sent} requests; {codes}; {server.peak_kb() // 1024} MiB")
+            print(f"{watcher.sent} requests; {codes}")
+            emit("fuzz_neighbour_ms_worst", watcher.neighbour.longest * 1000, "ms", requests=watcher.sent)
+            emit("fuzz_rss_mib_peak", server.peak_kb() / 1024, "MiB", requests=watcher.sent)
         finally:
             server.stop()
     return 0

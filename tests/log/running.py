@@ -10,7 +10,9 @@ from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from tests.support.waiting import PATIENCE, eventually
 
-QUICK = LoopOptions(heartbeat=0.02, takeover_after=0.2, backoff=0.01, longest_backoff=0.05)
+TAKEOVER_AFTER = 10.0
+QUICK = LoopOptions(heartbeat=0.02, takeover_after=TAKEOVER_AFTER, backoff=0.01, longest_backoff=0.05)
+"""A process that stands still for a moment loses no lease; a test that kills a leader moves a clock of its own."""
 
 
 async def insist(ask):
@@ -23,6 +25,19 @@ async def insist(ask):
             if asyncio.get_running_loop().time() > deadline:
                 raise
             await asyncio.sleep(0.05)
+
+
+async def as_time_passes(clock, condition, what="the condition", living=()):
+    """Move a clock on until a condition holds, as fast as the leaders among the living leases show heartbeats."""
+
+    def holds():
+        if condition():
+            return True
+        if all(lease.holds for lease in living if lease.is_leader):
+            clock.advance(TAKEOVER_AFTER / 10)
+        return False
+
+    await eventually(holds, what)
 
 
 class Running:

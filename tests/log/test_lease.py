@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from msgspec.structs import replace
 
 from schemas.codec import decode
 from services._kit.base.log_errors import FenceLost, Unavailable
 from services._kit.leadership.lease import Lease
 from services._kit.leadership.write_guard import LeaderGuard
 from services._kit.log.stream_port import NewMessage
-from tests.log.running import QUICK, eventually, running
+from tests.log.running import TAKEOVER_AFTER, as_time_passes, eventually, running
 from tests.log.toy import Toy, placed_on, wanted
 from tests.support.manual_clock import ManualClock
-
-TAKEOVER_AFTER = 10.0
-"""Of instances whose time the test moves: a machine that stands still for a moment deposes nobody."""
 
 
 async def lease_events(backend):
@@ -80,15 +76,8 @@ async def deaf(backend, start, clock):
 
 
 async def silence(clock, *instances):
-    """Let time pass until one of these leads: the last heartbeats of another may still be on their way."""
-
-    def one_leads():
-        if any(one.lease.is_leader for one in instances):
-            return True
-        clock.advance(1.0)
-        return False
-
-    await eventually(one_leads, "a takeover")
+    """Let time pass until one of these leads."""
+    await as_time_passes(clock, lambda: any(one.lease.is_leader for one in instances), "a takeover")
 
 
 async def test_the_first_instance_leads_at_once(backend, start):
@@ -195,8 +184,8 @@ async def test_a_zombie_steps_down_when_it_hears_of_a_newer_lease(backend, start
     assert one.lease.fence() is None
 
 
-async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend):
-    async with running(Toy(), backend, "toy-a") as one:
+async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend, clock):
+    async with running(Toy(), backend, "toy-a", clock=clock) as one:
         await one.until(lambda: one.runner.active)
         first = one.runner.lease.fence()
         await one.runner.lease._bus.publish("alive.toy", b"garbage")
@@ -210,16 +199,15 @@ async def test_a_zombie_leader_cannot_write_and_becomes_a_standby(backend):
             raise AssertionError("the old fence still let a batch through")
         # Nobody really leads: the instance takes the lease again and goes on.
         await backend.facts.append([wanted("a")])
-        await one.until(lambda: placed_on(one.state, "a"))
+        await as_time_passes(clock, lambda: placed_on(one.state, "a"), "the placement")
         assert one.runner.terms == 2
 
 
-async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend):
-    first, second, clock = Toy(), Toy(), ManualClock()
-    options = replace(QUICK, takeover_after=TAKEOVER_AFTER)
+async def test_a_warm_standby_goes_on_where_the_leader_was_killed(backend, clock):
+    first, second = Toy(), Toy()
     async with (
-        running(first, backend, "toy-a", options=options, clock=clock) as one,
-        running(second, backend, "toy-b", options=options, clock=clock) as two,
+        running(first, backend, "toy-a", clock=clock) as one,
+        running(second, backend, "toy-b", clock=clock) as two,
     ):
         await one.until(lambda: one.runner.active or two.runner.active)
         leader, standby = (one, two) if one.runner.active else (two, one)

@@ -12,7 +12,6 @@ from schemas.codec import decode
 from schemas.envelope import HEADER_CORRELATION, HEADER_EVENT_ID
 from schemas.keys import ObjectKey
 from services._kit.log.stream_port import NewMessage
-from services._kit.runtime.decision_loop import LoopOptions
 from services._rules.decision import Decision
 from tests.log.faulty import FaultyLog
 from tests.log.running import QUICK, eventually, running
@@ -147,9 +146,7 @@ async def test_too_many_parked_keys_take_the_brake(backend):
     service = Toy()
     service.broken = {f"d{i}" for i in range(30)}
     clock = ManualClock()
-    options = LoopOptions(
-        heartbeat=0.02, takeover_after=0.2, attempts=1, brake_sample=20, brake_pause=600, backoff=0.01
-    )
+    options = replace(QUICK, attempts=1, brake_sample=20, brake_pause=600)
     async with running(service, backend, options=options, clock=clock) as toy:
         await backend.facts.append([wanted(f"d{i}") for i in range(30)])
         await toy.until(lambda: toy.runner.deciding and toy.runner.deciding.braked)

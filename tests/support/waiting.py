@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol
 
-PATIENCE = 90.0
-"""Seconds until something has to be so; only a failure takes that long, and it comes before the timeout of a test."""
+PATIENCE = 60.0
+"""Seconds until something has to be so; half of what pytest gives a test, so that a failure says what was missing."""
 End = Callable[[], str]
 """How a process has ended; empty while it runs."""
 _LONGEST_PAUSE = 0.3

@@ -261,17 +261,12 @@ async def test_flood_of_reports_is_paced_and_the_last_is_stored(hub: Hub, open_a
         status = msgspec.Raw(msgspec.json.encode({"number": number, "text": large}))
         return msgspec.json.encode(Reported(events=(replace(honest, status=status, at=float(number)),)))
 
-    waited = []
     for number in range(1, 101):
         await hostile.connection.publish("reports.m1", said(number), reply=hostile.connection.inbox())
         if number % 10 == 0:
-            asked = asyncio.get_running_loop().time()
             body = msgspec.json.encode(Reported(events=(replace(theirs, at=float(number)),)))
             answer = msgspec.json.decode(await other.ask("reports.m2", body), type=ReportedAnswer)
             assert not answer.refused
-            waited.append(asyncio.get_running_loop().time() - asked)
-    # What the flood was cut down to is paced for longer than that.
-    assert max(waited) < 9.0, waited
 
     async def last() -> bool:
         answer = await hostile.ask("reports.m1", said(1000))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
-import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -41,27 +39,18 @@ async def test_a_request_arrives_in_the_name_of_its_caller(ends: Ends) -> None:
 
 async def test_a_slow_reader_holds_up_a_large_list(ends: Ends) -> None:
     transport = await ends.answering()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        found = await transport.open(asked(LIST))
-        before, _ = tracemalloc.get_traced_memory()
-        read = len(await found.read())
-        stream = found.stream  # type: ignore[attr-defined]  # of this transport
-        await eventually(lambda: stream.received == WINDOW, "a full window")
-        # Beyond the window there is what the sockets and the client of the member hold.
-        assert ends.member.sent < 20 * MIB
-        digest = 0
-        while data := await found.read():
-            assert len(data) <= CHUNK
-            assert stream.received - read <= WINDOW
-            read += len(data)
-            digest += data.count(b"x")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    found = await transport.open(asked(LIST))
+    read = len(await found.read())
+    stream = found.stream  # type: ignore[attr-defined]  # of this transport
+    await eventually(lambda: stream.received == WINDOW, "a full window")
+    # Beyond the window there is what the sockets and the client of the member hold.
+    assert ends.member.sent < 20 * MIB
+    while data := await found.read():
+        assert len(data) <= CHUNK
+        assert stream.received - read <= WINDOW
+        assert ends.member.sent - read < 20 * MIB
+        read += len(data)
     assert read == 50 * MIB
-    assert peak - before < 16 * MIB
     await found.close()
 
 

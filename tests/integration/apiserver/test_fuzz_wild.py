@@ -1,4 +1,4 @@
-"""Some hundred wild requests: none is answered 500, lost, or holds up a neighbour. `just fuzz` takes longer."""
+"""Some hundred wild requests: none is answered 500 or lost. `just fuzz` takes longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks, extension servers and slow clients that mean harm: a neighbour is answered in time meanwhile."""
+"""Webhooks, extension servers and slow clients that mean harm: a neighbour is answered meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.integration.apiserver.test_admission_webhooks import Hooks
 from tests.integration.apiserver.test_extension_safety import apiservice
 from tests.support.apiserver_process import ServerProcess
 
-MOST_MEMORY_KB = 400_000
 MAPS = "/api/v1/namespaces/default/configmaps"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -74,7 +73,7 @@ async def test_answers_of_webhooks_hurt_nobody(
     hooks.replies["w"] = reply
     await hooked(target, hooks)
     body = {"metadata": {"name": "a"}}
-    with target.neighbour(MOST_MEMORY_KB):
+    with target.neighbour():
         code, answer = await asyncio.to_thread(target.send, "POST", MAPS, body)
     assert code in codes, answer
     stored = (await asyncio.to_thread(target.send, "GET", f"{MAPS}/a"))[0]
@@ -96,7 +95,7 @@ async def test_webhooks_that_never_answer_hold_up_nobody(target: ServerProcess, 
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=hooks.context).start()
     hooks.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     await hooked(target, hooks, seconds=1)
-    with target.neighbour(MOST_MEMORY_KB):
+    with target.neighbour():
         names = (f"a{number}" for number in range(20))
         sent = [asyncio.to_thread(target.send, "POST", MAPS, {"metadata": {"name": name}}) for name in names]
         codes = {code for code, _ in await asyncio.gather(*sent)}
@@ -106,7 +105,7 @@ async def test_webhooks_that_never_answer_hold_up_nobody(target: ServerProcess, 
 
 async def test_extension_servers_replace_no_group(target: ServerProcess) -> None:
     taken = apiservice("apps", insecureSkipTLSVerify=True)
-    with target.neighbour(MOST_MEMORY_KB):
+    with target.neighbour():
         code, _ = await asyncio.to_thread(target.send, "PUT", f"{SERVICES}/v1.apps", taken)
         assert code in (403, 409, 422)
         code, answer = await asyncio.to_thread(target.send, "GET", "/apis/apps/v1/namespaces/default/deployments")
@@ -117,7 +116,7 @@ async def test_clients_that_never_finish_hold_up_nobody(target: ServerProcess) -
     head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer mallory\r\n"
     begun = (b"", head, head + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
     async with contextlib.AsyncExitStack() as stack:
-        with target.neighbour(MOST_MEMORY_KB):
+        with target.neighbour():
             for number in range(SLOW_CLIENTS):
                 _, writer = await asyncio.open_connection("127.0.0.1", target.port)
                 stack.callback(writer.close)

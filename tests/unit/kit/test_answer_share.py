@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count, repeat
-from time import perf_counter
+from itertools import count, pairwise, repeat
 
 import pytest
 
 from services._kit.kube.answers import share as shares
 from services._kit.kube.answers.share import SLICE_SECONDS, Share
 from tests.support.waiting import eventually
-
-
-def busy(seconds: float) -> None:
-    until = perf_counter() + seconds
-    while perf_counter() < until:
-        pass
 
 
 async def test_all_items_are_taken_in_order() -> None:
@@ -34,25 +27,6 @@ async def test_what_fails_fails_and_leaves_the_turn_to_the_next() -> None:
     with pytest.raises(ValueError, match="no"):
         await share.each([1], refuse)
     await share.each([1], lambda _: None)
-
-
-async def test_others_get_the_loop_between_slices() -> None:
-    turns = 0
-    over = False
-
-    async def other() -> None:
-        nonlocal turns
-        while not over:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    share = Share()
-    work = 50 * SLICE_SECONDS
-    await asyncio.gather(*(share.each(repeat(0.001, int(work * 100)), busy) for _ in range(10)))
-    over = True
-    await task
-    assert turns >= work / SLICE_SECONDS / 2
 
 
 class Machine:
@@ -74,6 +48,25 @@ class Machine:
         await asyncio.sleep(0)
 
 
+async def test_others_get_the_loop_between_slices() -> None:
+    machine = Machine()
+    turns: list[float] = []
+    over = False
+
+    async def other() -> None:
+        while not over:
+            turns.append(machine.now)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    share = Share(clock=lambda: machine.now)
+    await asyncio.gather(*(share.each(repeat(0, 20), machine.work) for _ in range(10)))
+    over = True
+    await task
+    assert machine.used == pytest.approx(0.2)
+    assert max(later - earlier for earlier, later in pairwise([*turns, machine.now])) < 2 * SLICE_SECONDS
+
+
 async def test_over_time_a_neighbour_has_its_share_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     monkeypatch.setattr(shares, "BURST_SECONDS", 0.1)
@@ -87,7 +80,8 @@ async def test_over_time_a_neighbour_has_its_share_and_no_more(monkeypatch: pyte
 
 
 async def test_a_neighbour_that_sends_little_never_waits() -> None:
-    share = Share(0.25)
+    machine = Machine()
+    share = Share(0.25, clock=lambda: machine.now)
     for _ in range(100):
-        await share.each(range(10), lambda _: None)
+        await share.each(range(10), machine.work)
     assert share.waited == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +14,7 @@ from services.search.index.member_part import key_of
 from services.search.querying.query_matches import question_of
 from services.search.querying.query_syntax import parse_query
 from services.search.registries.member_facts import Gvr
+from tests.support.deep_size import deep_size
 from tests.support.member_objects import pod
 
 CLUSTERS = 40
@@ -37,7 +37,7 @@ def filled() -> tuple[Shelf, int, int]:
     # Dictionaries are learned before: what they take does not grow with the number of objects.
     for _ in range(300):
         shelf.packing.pack(msgspec.json.encode(next(pods())))
-    tracemalloc.start()
+    before = deep_size(shelf)
     for member in range(CLUSTERS):
         part = shelf.new_part(f"member-{member:03}", "Pod")
         for each in pods():
@@ -46,9 +46,7 @@ def filled() -> tuple[Shelf, int, int]:
             assert isinstance(metadata, dict)
             part.put(key_of(metadata["namespace"], metadata["name"]), shelf.pack(part.cluster, each))
         shelf.show(part)
-    taken = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    return shelf, taken, text
+    return shelf, deep_size(shelf) - before, text
 
 
 def test_two_million_pods_would_fit(filled: tuple[Shelf, int, int]) -> None:
