@@ -1,16 +1,15 @@
-"""A kind of one's own: its definition by a cluster policy, its objects by a policy, changed for one member."""
+"""A kind of one's own: its definition by a cluster policy, its objects by a policy, changed or divided by scripts."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from services._kit.kube.client import KubeClient
-from services.cli.common.layout import CONTROL
-from tests.e2e import hostile
-from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until_equal
+from schemas.manifest import Manifest
+from tests.e2e.fleet import EXAMPLES, MANIFESTS, Fleet, Kubectl, until_equal
+from tests.e2e.space import Space, clusters, weighed
 
 CRD = "guestbooks.webapp.my.domain"
 NAMES = {
@@ -71,29 +70,61 @@ def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, m
     until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
 
 
-async def test_misbehaving_scripts_affect_their_own_objects_only(fleet: Fleet) -> None:
-    control = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig(CONTROL))
-    try:
-        await hostile.define(control)
-        good = [f"good-{number}" for number in range(100)]
-        there = [*good[:10], *hostile.REFUSED, "impostor"]
-        everybody = {*there, *good}
-        await asyncio.gather(*(hostile.create(control, hostile.probe(name, case=name, size=4)) for name in there))
-        await hostile.create(control, hostile.policy())
-        await hostile.until("requests before the customization", hostile.requested(control), dict.fromkeys(there, 0))
+WIDGETS: Manifest = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.io"},
+    "spec": {
+        "group": "example.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 
-        await hostile.create(control, hostile.customization())
-        await asyncio.gather(*(hostile.create(control, hostile.probe(name, case=name, size=4)) for name in good[10:]))
-        wanted = {**dict.fromkeys(everybody, 4), **dict.fromkeys(hostile.REFUSED, 0)}
-        await hostile.until("requests after the customization", hostile.requested(control), wanted)
-        await hostile.until("what people are told", hostile.told(control), dict.fromkeys(hostile.REFUSED, True))
 
-        member = await KubeClient.from_kubeconfig(fleet.layout.kubeconfig("member1"))
-        try:
-            divided = {**dict.fromkeys(everybody, 4), **dict.fromkeys(good, 2)}
-            await hostile.until("sizes in member1", hostile.sizes(member), divided)
-            await hostile.remove(control, member)
-        finally:
-            await member.close()
-    finally:
-        await control.close()
+@pytest.fixture
+def widgets(space: Space) -> Iterator[Space]:
+    """A namespace while two members serve Widgets and scripts say what these are."""
+    space.apply(WIDGETS)
+    selector = {"apiVersion": WIDGETS["apiVersion"], "kind": WIDGETS["kind"], "name": WIDGETS["metadata"]["name"]}
+    policy = {"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy"}
+    spec = {"resourceSelectors": [selector], "placement": clusters("member1", "member2")}
+    space.apply({**policy, "metadata": {"name": "widgets"}, "spec": spec})
+    space.control.apply(MANIFESTS / "widgets.yaml")
+    yield space
+    for kind, name in (("ric", "widgets"), ("cpp", "widgets"), ("crd", "widgets.example.io")):
+        space.control.delete(kind, name)
+
+
+def test_scripts_divide_sum_and_judge_a_kind(widgets: Space) -> None:
+    space = widgets
+    widget: Manifest = {"apiVersion": "example.io/v1", "kind": "Widget"}
+    widget |= {"metadata": {"name": "w", "namespace": space.name}, "spec": {"replicas": 4}}
+    space.control.run("wait", "--for=condition=Established", "crd/widgets.example.io", "--timeout=60s")
+    space.apply(widget)
+    space.policy(widget, weighed(member1=1, member2=1))
+    for member, ready in (("member1", 2), ("member2", 1)):
+        space.until_field(member, "widget", "w", "spec.replicas", 2)
+        patch = json.dumps({"status": {"ready": ready, "nobody": "asks"}})
+        words = ("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", patch)
+        space.member[member].run(*words, namespace=space.name)
+    until_equal("the status", lambda: (space.control.get("widget", "w", space.name) or {}).get("status"), {"ready": 3})
+
+    def health() -> dict[str, str]:
+        binding = space.control.get("rb", "w-widget", space.name) or {}
+        items = (binding.get("status") or {}).get("aggregatedStatus") or []
+        return {item["clusterName"]: item.get("health", "") for item in items}
+
+    until_equal("health", health, {"member1": "Healthy", "member2": "Unhealthy"})
+    space.control.delete("widget", "w", space.name)
+    for member in ("member1", "member2"):
+        until_equal(f"Widgets in {member}", lambda member=member: space.member[member].names("widgets", space.name), [])

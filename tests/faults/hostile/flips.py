@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from functools import partial
 from typing import Final
 
 from schemas.subjects import escape
 from services._kit.kube.client import ApiError, resource_path
 from tests.e2e.fleet import Failed
+from tests.e2e.space import propagation
 from tests.faults.ground import Ground
 from tests.faults.hostile.neighbours import replaced, uids
 from tests.faults.scene import Scene
 from tests.support.byte_flips import Spot, damage, spots
+from tests.support.commands import run_command
 
 STREAMS: Final = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "KEYS", "EXPLAINED", "OBJECTS", "OBJECTS_member1")
 _VERSIONS: Final = 3
-_COMMAND_SECONDS: Final = 120.0
 _REPAIR_NAMED: Final = "run `fleetlog log repair"
 _REPAIR: Final = ("log", "repair", "--quarantine")
 
@@ -33,20 +32,7 @@ class Damaged(Ground):
 
 def _command(scene: Scene, *arguments: str) -> tuple[int, str]:
     """Exit code and output of `fleetlog` on the directory of the installation."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from services.cli.fleetlog import main; main()",
-            *arguments,
-            "--dir",
-            str(scene.fleet.layout.directory),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
+    done = run_command("fleetlog", *arguments, "--dir", str(scene.fleet.layout.directory))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -56,12 +42,7 @@ async def _victim(scene: Scene) -> str:
     control = scene.eyes.control
     await control.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     selectors = [{"apiVersion": "v1", "kind": kind} for kind in ("ConfigMap", "Secret")]
-    policy = {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": "victim"},
-        "spec": {"resourceSelectors": selectors, "placement": {}},
-    }
+    policy = propagation("victim", selectors, {})
     await control.create(resource_path("policy.karmada.io", "v1alpha1", "propagationpolicies", name), policy)
     for kind, plural in (("ConfigMap", "configmaps"), ("Secret", "secrets")):
         path = resource_path("", "v1", plural, name)

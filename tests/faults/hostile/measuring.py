@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from tests.e2e.space import clusters, propagation
 
 BOUND: Final = 1.5
 """How much slower deliveries, and how much larger processes may get beside a hostile neighbour."""
@@ -116,18 +117,8 @@ class Probe:
     async def make(self) -> None:
         """Create the objects and their policy."""
         selectors = [{"apiVersion": "v1", "kind": "ConfigMap", "name": name} for name in self._names]
-        await self._control.create(
-            self._policies,
-            {
-                "apiVersion": "policy.karmada.io/v1alpha1",
-                "kind": "PropagationPolicy",
-                "metadata": {"name": f"probe-{self._cluster}"},
-                "spec": {
-                    "resourceSelectors": selectors,
-                    "placement": {"clusterAffinity": {"clusterNames": [self._cluster]}},
-                },
-            },
-        )
+        policy = propagation(f"probe-{self._cluster}", selectors, clusters(self._cluster))
+        await self._control.create(self._policies, policy)
         for name in self._names:
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"number": "0"}}
             await self._control.create(self._path, body)
