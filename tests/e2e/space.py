@@ -36,15 +36,9 @@ class Space:
 
     def policy(self, manifest: Manifest, placement: Manifest, **spec: Any) -> Manifest:
         """A propagation policy for one object, named after it; applying it again edits it."""
-        selector = {name: manifest[name] for name in ("apiVersion", "kind")} | {"name": manifest["metadata"]["name"]}
-        return self.apply(
-            {
-                "apiVersion": "policy.karmada.io/v1alpha1",
-                "kind": "PropagationPolicy",
-                "metadata": {"name": manifest["metadata"]["name"], "namespace": self.name},
-                "spec": {"resourceSelectors": [selector], "placement": placement, **spec},
-            }
-        )
+        name = manifest["metadata"]["name"]
+        selector = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "name": name}
+        return self.apply(propagation(name, [selector], placement, self.name, **spec))
 
     def override(self, manifest: Manifest, member: str, overriders: Manifest) -> Manifest:
         """An override policy for one object in one member."""
@@ -106,3 +100,26 @@ class Space:
 def clusters(*names: str) -> Manifest:
     """A placement on named clusters."""
     return {"clusterAffinity": {"clusterNames": list(names)}}
+
+
+def propagation(
+    name: str, selectors: list[Manifest], placement: Manifest, namespace: str = "", **spec: Any
+) -> Manifest:
+    """A PropagationPolicy; without a namespace it has that of the path that it is created at."""
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "spec": {"resourceSelectors": selectors, "placement": placement, **spec},
+    }
+
+
+def weighed(**weights: int) -> Manifest:
+    """A placement that divides replicas by the weights of these clusters."""
+    listed = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in weights.items()]
+    division = {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"staticWeightList": listed},
+    }
+    return {**clusters(*weights), "replicaScheduling": division}

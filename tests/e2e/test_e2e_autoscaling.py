@@ -11,20 +11,11 @@ import pytest
 from schemas.manifest import Manifest
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
-from tests.e2e.space import Space
+from tests.e2e.space import Space, clusters, propagation, weighed
 from tests.support.commands import run_command
 
 PUSH, PULL = "member1", "member3"
-HALVES: Manifest = {
-    "clusterAffinity": {"clusterNames": [PUSH, PULL]},
-    "replicaScheduling": {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {
-            "staticWeightList": [{"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in (PUSH, PULL)]
-        },
-    },
-}
+HALVES = weighed(**{PUSH: 1, PULL: 1})
 """As many replicas in the push member as in the pull member."""
 RETAIN = "resourcetemplate.karmada.io/retain-replicas"
 EVERY_MINUTE = "*/1 * * * *"
@@ -199,19 +190,9 @@ def test_members_keep_what_their_own_autoscalers_set(ground: Space) -> None:
             "metrics": [CPU],
         },
     }
-    policy = {"apiVersion": hpa["apiVersion"], "kind": hpa["kind"], "name": name}
+    selector = {"apiVersion": hpa["apiVersion"], "kind": hpa["kind"], "name": name}
     ground.apply(hpa)
-    ground.apply(
-        {
-            "apiVersion": "policy.karmada.io/v1alpha1",
-            "kind": "PropagationPolicy",
-            "metadata": {"name": "own-hpa", "namespace": ground.name},
-            "spec": {
-                "resourceSelectors": [policy],
-                "placement": {"clusterAffinity": {"clusterNames": [PUSH, PULL]}},
-            },
-        }
-    )
+    ground.apply(propagation("own-hpa", [selector], clusters(PUSH, PULL), ground.name))
 
     def labels() -> Manifest:
         found: Manifest = (ground.control.get("deployment", name, ground.name) or {})["metadata"].get("labels") or {}

@@ -11,7 +11,7 @@ from services.cli.attachments.member_attachments import join_members
 from services.cli.common.layout import CONTROL
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
-from tests.e2e.space import EVERYWHERE, Space, clusters
+from tests.e2e.space import EVERYWHERE, Space, weighed
 
 pytestmark = pytest.mark.xdist_group("views")
 
@@ -26,18 +26,6 @@ def space(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
         for member in EVERYWHERE:
             made.control.run("label", "cluster", member, "tier-", check=False)
             made.control.patch("cluster", member, {"spec": {"taints": []}})
-
-
-@pytest.mark.main_path
-def test_placement_follows_labels_of_clusters(space: Space) -> None:
-    space.control.run("label", "cluster", "member1", "tier=gold")
-    settings = space.apply(space.load("settings.yaml"))
-    space.policy(settings, {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "gold"}}}})
-    space.until_in("configmap", "settings", ("member1",))
-    space.control.run("label", "cluster", "member3", "tier=gold")
-    space.until_in("configmap", "settings", ("member1", "member3"))
-    space.control.run("label", "cluster", "member1", "tier-")
-    space.until_in("configmap", "settings", ("member3",))
 
 
 @pytest.mark.main_path
@@ -71,14 +59,8 @@ def test_unjoined_cluster_is_emptied_and_joined_one_is_filled(space: Space, flee
     settings, web = space.apply(space.load("settings.yaml")), space.load("web.yaml")
     web["spec"]["replicas"] = 6
     space.apply(web)
-    weights = [{"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in ("member2", "member3")]
-    divided = {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": weights},
-    }
     space.policy(settings, {})
-    space.policy(web, {**clusters("member2", "member3"), "replicaScheduling": divided})
+    space.policy(web, weighed(member2=1, member3=1))
     space.until_in("configmap", "settings", EVERYWHERE)
     space.until_field("member3", "deployment", "web", "spec.replicas", 3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import installation
 from tests.e2e.member_faults import fault
-from tests.e2e.space import EVERYWHERE, Space
-from tests.support.commands import run_command
+from tests.e2e.space import Space, weighed
 
 SETTINGS = {
     "FLEETLOG_FEATURE_GATES": "Failover=true",
@@ -22,7 +20,6 @@ SETTINGS = {
     "FLEETLOG_CLUSTER_FAILURE_THRESHOLD": "0.5",
     "FLEETLOG_CLUSTER_SUCCESS_THRESHOLD": "0.5",
 }
-PATIENCE = 2  # seconds
 TAINT_THE_DEAD = {
     "apiVersion": "policy.karmada.io/v1alpha1",
     "kind": "ClusterTaintPolicy",
@@ -33,17 +30,6 @@ TAINT_THE_DEAD = {
         "removeOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["True"]}],
     },
 }
-EVENLY = {
-    "replicaScheduling": {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {
-            "staticWeightList": [
-                {"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in ("member1", "member2", "member3")
-            ]
-        },
-    }
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +37,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """An installation that notices dead members soon and evicts."""
     with installation(tmp_path_factory, "failover", environment=SETTINGS) as made:
         yield made
-
-
-def karmadactl(fleet: Fleet, *arguments: str) -> None:
-    """Run the command against the control plane."""
-    done = run_command("karmadactl", *arguments, "--kubeconfig", str(fleet.layout.kubeconfig("control")))
-    assert done.returncode == 0, done.stderr
 
 
 def binding(space: Space, name: str) -> dict[str, Any]:
@@ -93,7 +73,7 @@ def deployed(space: Space, name: str, placement: dict[str, Any], **spec: Any) ->
 
 def test_replicas_leave_a_failed_member(space: Space, fleet: Fleet) -> None:
     space.control.apply(TAINT_THE_DEAD)
-    deployed(space, "web", EVENLY)
+    deployed(space, "web", weighed(member1=1, member2=1, member3=1))
     until_equal("ready replicas", lambda: ready(space, "web"), 6)
     # The scheduler must not answer yet: what an eviction looks like is seen meanwhile.
     fleet.signal("scheduler", signal.SIGSTOP)
@@ -121,50 +101,6 @@ def test_replicas_leave_a_failed_member(space: Space, fleet: Fleet) -> None:
 def taints(space: Space, member: str) -> list[str]:
     spec = (space.control.get("cluster", member) or {}).get("spec") or {}
     return [f"{taint['key']}:{taint['effect']}" for taint in spec.get("taints") or []]
-
-
-def evicted_at(space: Space, name: str) -> datetime:
-    """When the Event says that an eviction was over."""
-
-    def look() -> list[str]:
-        return [
-            event["firstTimestamp"]
-            for event in space.control.items("events", space.name)
-            if event["involvedObject"]["name"] == name and event["reason"] == "EvictWorkloadFromClusterSucceed"
-        ]
-
-    return datetime.fromisoformat(until(f"the eviction of {name}", look)[0])
-
-
-def test_taint_evicts_objects_without_toleration(space: Space, fleet: Fleet) -> None:
-    tolerated = {"key": "x", "operator": "Equal", "value": "y", "effect": "NoExecute"}
-    deployed(space, "plain", EVENLY)
-    deployed(space, "sudden", EVENLY, failover={"cluster": {"purgeMode": "Directly"}})
-    deployed(space, "patient", {**EVENLY, "clusterTolerations": [{**tolerated, "tolerationSeconds": PATIENCE}]})
-    deployed(space, "steady", {**EVENLY, "clusterTolerations": [tolerated]})
-    settings = space.apply(space.load("settings.yaml"))
-    space.policy(settings, {"clusterTolerations": [{**tolerated, "tolerationSeconds": PATIENCE}]})
-    space.until_in("configmap", "settings", EVERYWHERE)
-    karmadactl(fleet, "taint", "clusters", "member2", "x=y:NoExecute")
-    given = (space.control.get("cluster", "member2") or {})["spec"]["taints"]
-    (taint,) = [entry for entry in given if entry["key"] == "x"]
-    until_equal("plain", lambda: assigned(space, "plain"), {"member1": 3, "member3": 3})
-    # The toleration ends at a time that facts name, whoever decides then.
-    fleet.kill("failover")
-    until_equal("patient", lambda: assigned(space, "patient"), {"member1": 3, "member3": 3})
-    for name in ("plain", "sudden", "patient"):
-        space.until_in("deployment", name, ("member1", "member3"))
-    for name in ("plain", "sudden"):
-        until_equal(f"clusters {name} is leaving", lambda name=name: leaving(space, name), [])
-        until_equal(f"ready replicas of {name}", lambda name=name: ready(space, name), 6)
-    assert assigned(space, "steady") == {"member1": 2, "member2": 2, "member3": 2}
-    space.until_in("configmap", "settings", ("member1", "member3"))
-    assert evicted_at(space, "patient") >= datetime.fromisoformat(taint["timeAdded"]) + timedelta(seconds=PATIENCE)
-    karmadactl(fleet, "taint", "clusters", "member2", "x:NoExecute-")
-    # What is not divided comes back with the cluster; what is stays where it went.
-    space.until_in("configmap", "settings", EVERYWHERE)
-    until_equal("clusters patient is leaving", lambda: leaving(space, "patient"), [])
-    assert assigned(space, "plain") == assigned(space, "patient") == {"member1": 3, "member3": 3}
 
 
 def test_crashing_application_is_evicted(space: Space, fleet: Fleet) -> None:

@@ -1,4 +1,4 @@
-"""All members as one API server: the cache of search and the global proxy, with kubectl (journeys 97, 98, 100, 101)."""
+"""All members as one API server: the global proxy, with kubectl (journeys 97, 100, 101)."""
 
 from __future__ import annotations
 
@@ -9,42 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from schemas.manifest import Manifest
 from tests.e2e.fleet import Failed, Fleet, Kubectl, until, until_equal
 from tests.e2e.space import Space
 
 pytestmark = pytest.mark.xdist_group("views")
 
 MARK = "resource.karmada.io/cached-from-cluster"
-SEARCH = "/apis/search.karmada.io/v1alpha1"
-PROXY = f"{SEARCH}/proxying/karmada/proxy"
-
-
-def registry(name: str, *kinds: tuple[str, str], clusters: tuple[str, ...] = ()) -> Manifest:
-    """A ResourceRegistry for kinds of some clusters, of all without any."""
-    return {
-        "apiVersion": "search.karmada.io/v1alpha1",
-        "kind": "ResourceRegistry",
-        "metadata": {"name": name},
-        "spec": {
-            "targetCluster": {"clusterNames": list(clusters)},
-            "resourceSelectors": [{"apiVersion": version, "kind": kind} for version, kind in kinds],
-        },
-    }
+PROXY = "/apis/search.karmada.io/v1alpha1/proxying/karmada/proxy"
 
 
 @pytest.fixture
 def registered(space: Space) -> Iterator[Space]:
-    """A namespace while pods, nodes, config maps and Deployments of two members are selected."""
-    watched = registry(
-        f"{space.name}-some", ("v1", "Pod"), ("v1", "Node"), ("v1", "ConfigMap"), clusters=("member1", "member2")
+    """A namespace while pods, nodes and config maps of two members are selected."""
+    name = f"{space.name}-some"
+    space.apply(
+        {
+            "apiVersion": "search.karmada.io/v1alpha1",
+            "kind": "ResourceRegistry",
+            "metadata": {"name": name},
+            "spec": {
+                "targetCluster": {"clusterNames": ["member1", "member2"]},
+                "resourceSelectors": [{"apiVersion": "v1", "kind": kind} for kind in ("Pod", "Node", "ConfigMap")],
+            },
+        }
     )
-    deployed = registry(f"{space.name}-deploy", ("apps/v1", "Deployment"), clusters=("member1", "member2"))
-    for each in (watched, deployed):
-        space.apply(each)
     yield space
-    for each in (watched, deployed):
-        space.control.delete("resourceregistry", each["metadata"]["name"])
+    space.control.delete("resourceregistry", name)
 
 
 def beside(space: Space, kubeconfig: Path, *, token: str = "", namespace: str = "") -> Kubectl:
@@ -94,25 +84,6 @@ def pods_in(space: Space, member: str, *names: str) -> None:
 
 def listed(kubectl: Kubectl, *more: str) -> list[list[str]]:
     return [line.split() for line in kubectl.run("get", "pods", "--no-headers", *more).splitlines()]
-
-
-def test_search_cache_lists_objects_of_all_members(registered: Space) -> None:
-    space = registered
-    deployment = space.load("web.yaml")
-    name = deployment["metadata"]["name"]
-    space.apply(deployment)
-    space.policy(deployment, {"clusterAffinity": {"clusterNames": ["member1", "member2"]}})
-    path = f"{SEARCH}/search/cache/apis/apps/v1/namespaces/{space.name}/deployments/{name}"
-
-    def cached() -> Manifest:
-        found: Manifest = json.loads(space.control.run("get", "--raw", path))
-        return found
-
-    def origins() -> list[str]:
-        return sorted(item["metadata"]["annotations"][MARK] for item in cached()["items"])
-
-    until_equal("clusters of the Deployment", origins, ["member1", "member2"])
-    assert cached()["kind"] == "DeploymentList"
 
 
 @pytest.mark.main_path

@@ -1,12 +1,15 @@
-"""A kind of one's own: its definition by a cluster policy, its objects by a policy, changed for one member."""
+"""A kind of one's own: its definition by a cluster policy, its objects by a policy, changed or divided by scripts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import EXAMPLES, Fleet, Kubectl, until, until_equal
+from schemas.manifest import Manifest
+from tests.e2e.fleet import EXAMPLES, MANIFESTS, Fleet, Kubectl, until_equal
+from tests.e2e.space import Space, clusters, weighed
 
 pytestmark = pytest.mark.xdist_group("workloads")
 
@@ -69,24 +72,62 @@ def test_the_definition_and_its_objects_leave_with_the_template(walk: Kubectl, m
     until_equal("definitions after the deletion", lambda: _names(members["member1"], "crd"), [])
 
 
-def test_scripts_say_how_many_replicas_an_object_has(walk: Kubectl) -> None:
-    def customize(script: str) -> None:
-        rule = {"luaScript": f"function GetReplicas(obj) {script} end"}
-        target = {"apiVersion": "webapp.my.domain/v1", "kind": "Guestbook"}
-        spec = {"target": target, "customizations": {"replicaResource": rule}}
-        kind = {"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization"}
-        walk.apply({**kind, "metadata": {"name": "guestbooks"}, "spec": spec})
+WIDGETS: Manifest = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.io"},
+    "spec": {
+        "group": "example.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
 
-    def replicas() -> object:
-        return ((walk.get("resourcebinding", "guestbook-sample-guestbook") or {}).get("spec") or {}).get("replicas")
 
-    def told() -> list[str]:
-        events = [event for event in walk.items("events") if event["reason"] == "GetReplicasFailed"]
-        return [event["involvedObject"]["name"] for event in events if "no size" in event["message"]]
+@pytest.fixture
+def widgets(space: Space) -> Iterator[Space]:
+    """A namespace while two members serve Widgets and scripts say what these are."""
+    space.apply(WIDGETS)
+    selector = {"apiVersion": WIDGETS["apiVersion"], "kind": WIDGETS["kind"], "name": WIDGETS["metadata"]["name"]}
+    policy = {"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterPropagationPolicy"}
+    spec = {"resourceSelectors": [selector], "placement": clusters("member1", "member2")}
+    space.apply({**policy, "metadata": {"name": "widgets"}, "spec": spec})
+    space.control.apply(MANIFESTS / "widgets.yaml")
+    yield space
+    for kind, name in (("ric", "widgets"), ("cpp", "widgets"), ("crd", "widgets.example.io")):
+        space.control.delete(kind, name)
 
-    customize("return obj.spec.size")
-    until_equal("replicas", replicas, 2)
-    customize("error('no size')")
-    until("a warning", lambda: "guestbook-sample" in told())
-    assert replicas() == 2
-    walk.delete("resourceinterpretercustomization", "guestbooks")
+
+@pytest.mark.main_path
+def test_scripts_divide_sum_and_judge_a_kind(widgets: Space) -> None:
+    space = widgets
+    widget: Manifest = {"apiVersion": "example.io/v1", "kind": "Widget"}
+    widget |= {"metadata": {"name": "w", "namespace": space.name}, "spec": {"replicas": 4}}
+    space.control.run("wait", "--for=condition=Established", "crd/widgets.example.io", "--timeout=60s")
+    space.apply(widget)
+    space.policy(widget, weighed(member1=1, member2=1))
+    for member, ready in (("member1", 2), ("member2", 1)):
+        space.until_field(member, "widget", "w", "spec.replicas", 2)
+        patch = json.dumps({"status": {"ready": ready, "nobody": "asks"}})
+        words = ("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", patch)
+        space.member[member].run(*words, namespace=space.name)
+    until_equal("the status", lambda: (space.control.get("widget", "w", space.name) or {}).get("status"), {"ready": 3})
+
+    def health() -> dict[str, str]:
+        binding = space.control.get("rb", "w-widget", space.name) or {}
+        items = (binding.get("status") or {}).get("aggregatedStatus") or []
+        return {item["clusterName"]: item.get("health", "") for item in items}
+
+    until_equal("health", health, {"member1": "Healthy", "member2": "Unhealthy"})
+    space.control.delete("widget", "w", space.name)
+    for member in ("member1", "member2"):
+        until_equal(f"Widgets in {member}", lambda member=member: space.member[member].names("widgets", space.name), [])

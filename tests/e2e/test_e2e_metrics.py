@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Failed, Fleet, Kubectl, until
+from tests.e2e.fleet import Failed, Kubectl, until
 from tests.e2e.space import Space
-from tests.support.commands import run_command
 
 pytestmark = pytest.mark.xdist_group("views")
-
-CUSTOM = "/apis/custom.metrics.k8s.io/v1beta1"
-EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 
 
 @pytest.fixture
@@ -35,18 +29,6 @@ def _running(member: Kubectl, namespace: str) -> Iterator[str]:
     for item in member.items("pods", namespace):
         if item.get("status", {}).get("phase") == "Running":
             yield item["metadata"]["name"]
-
-
-def raw(kubectl: Kubectl, path: str) -> dict[str, Any]:
-    """What a path answers."""
-    found: dict[str, Any] = json.loads(kubectl.run("get", "--raw", path))
-    return found
-
-
-def sim(fleet: Fleet, *arguments: str) -> None:
-    """Set a value in all members that have its target."""
-    ended = run_command("fleetlog", "sim", "metric", *arguments, "--dir", str(fleet.layout.directory))
-    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.main_path
@@ -71,34 +53,3 @@ def _rows(kubectl: Kubectl, *arguments: str, namespace: str = "", most: int = 0)
     lines = kubectl.run(*arguments, "--no-headers", namespace=namespace, check=False).splitlines()
     found = [line.split() for line in lines if "No resources" not in line]
     return found if len(found) >= most else []
-
-
-def test_custom_and_external_metrics_are_those_of_all_members(fleet: Fleet, control: Kubectl, pods: str) -> None:
-    sim(fleet, "hits", "--of", "deploy/web", "--value", "700m", "-n", pods)
-    found = raw(control, f"{CUSTOM}/namespaces/{pods}/pods/*/hits?labelSelector=app%3Dweb")
-    assert [item["value"] for item in found["items"]] == ["700m"] * 3
-    sim(fleet, "size", "--of", f"namespaces/{pods}", "--value", "5", "-n", "")
-    found = raw(control, f"{CUSTOM}/namespaces/{pods}/metrics/size")
-    assert [item["value"] for item in found["items"]] == ["15"]
-    sim(fleet, "queue", "--value", "30", "--label", "q=mail", "-n", pods)
-    found = raw(control, f"{EXTERNAL}/namespaces/{pods}/queue?labelSelector=q%3Dmail")
-    assert [(item["metricLabels"], item["value"]) for item in found["items"]] == [({"q": "mail"}, "90")]
-    with pytest.raises(Failed, match="metric 'none' is served by no cluster"):
-        raw(control, f"{EXTERNAL}/namespaces/{pods}/none")
-    until(
-        "the metrics in discovery",
-        lambda: "pods/hits" in {each["name"] for each in raw(control, CUSTOM)["resources"]},
-    )
-    assert "metrics.k8s.io/v1beta1" in control.run("api-versions").split()
-
-
-def test_a_tenant_reads_the_metrics_of_its_namespace(control: Kubectl, pods: str) -> None:
-    user = f"{pods}-ann"
-    with pytest.raises(Failed, match="cannot list resource"):
-        control.run("top", "pods", "--as", user, namespace=pods)
-    control.run("create", "rolebinding", "ann", "--clusterrole=view", f"--user={user}", namespace=pods)
-    until("its rights", lambda: _rows(control, "top", "pods", "--as", user, namespace=pods, most=3))
-    with pytest.raises(Failed, match="cannot list resource"):
-        control.run("top", "pods", "-A", "--as", user)
-    with pytest.raises(Failed, match="cannot get resource"):
-        control.run("get", "--raw", f"{CUSTOM}/namespaces/{pods}/pods/*/hits", "--as", user)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.fleet import EXAMPLES, Failed, Fleet, Kubectl, until, until_equal
+from tests.e2e.space import weighed
 
 pytestmark = pytest.mark.xdist_group("workloads")
 
@@ -71,15 +71,8 @@ class Walk:
 
     def weigh(self, first: int, second: int) -> None:
         """Edit the policy: these weights for member1 and member2."""
-        weights = [
-            {"targetCluster": {"clusterNames": [name]}, "weight": weight}
-            for name, weight in (("member1", first), ("member2", second))
-        ]
-        self.control.patch(
-            "propagationpolicy",
-            "nginx-propagation",
-            {"spec": {"placement": {"replicaScheduling": {"weightPreference": {"staticWeightList": weights}}}}},
-        )
+        placement = weighed(member1=first, member2=second)
+        self.control.patch("propagationpolicy", "nginx-propagation", {"spec": {"placement": placement}})
 
 
 @pytest.fixture
@@ -129,36 +122,6 @@ def test_describe_shows_events_of_the_delivery(started: Walk) -> None:
     assert "Warning" not in events
 
 
-@pytest.mark.main_path
-def test_events_are_on_binding_works_and_clusters(started: Walk) -> None:
-    wanted = {
-        "ResourceBinding nginx-deployment default": {
-            *("ScheduleBindingSucceed", "SyncWorkSucceed", "AggregateStatusSucceed"),
-        },
-        "Work nginx-687f7fb96f karmada-es-member1": {
-            *("WorkDispatching", "SyncSucceed", "ReflectStatusSucceed", "InterpretHealthSucceed"),
-        },
-        "Cluster member1 default": {"CreateExecutionSpaceSucceed", "TaintClusterSucceed", "ClusterReady"},
-    }
-    uids = {
-        "ResourceBinding": started.control.get("rb", "nginx-deployment"),
-        "Cluster": started.control.get("cluster", "member1"),
-    }
-
-    for about, reasons in wanted.items():
-        kind, name, namespace = about.split()
-        selector = f"involvedObject.kind={kind},involvedObject.name={name}"
-        if kind in uids:
-            selector += f",involvedObject.uid={uids[kind]['metadata']['uid']}"
-        arguments = ("get", "events", "-n", namespace, f"--field-selector={selector}", "-o", "json")
-
-        def lacking(arguments: tuple[str, ...] = arguments, reasons: set[str] = reasons) -> set[str]:
-            found = json.loads(started.control.run(*arguments))["items"]
-            return reasons - {event["reason"] for event in found}
-
-        until_equal(f"reasons that no Event about {about} has", lacking, set())
-
-
 def test_tables_show_policies_and_clusters(started: Walk) -> None:
     lines = started.control.run("get", "propagationpolicy").splitlines()
     assert lines[0].split()[0] == "NAME"
@@ -188,14 +151,6 @@ def test_bindings_and_works_are_shown(started: Walk) -> None:
     assert not any(line.startswith("karmada-es-member3") and "nginx-" in line for line in text.splitlines())
 
 
-@pytest.mark.main_path
-def test_scaling_divides_the_new_number(started: Walk) -> None:
-    started.control.run("scale", "deployment/nginx", "--replicas=4")
-    started.until_running({"member1": 2, "member2": 2})
-    started.control.run("scale", "deployment/nginx", "--replicas=2")
-    started.until_running({"member1": 1, "member2": 1})
-
-
 def test_a_new_image_rolls_out_in_every_member(started: Walk) -> None:
     started.control.run("set", "image", "deployment/nginx", "nginx=nginx:1.27.3")
     until_equal("images of the pods", started.images, {"nginx:1.27.3"})
@@ -203,6 +158,7 @@ def test_a_new_image_rolls_out_in_every_member(started: Walk) -> None:
     assert "successfully rolled out" in started.control.run("rollout", "status", "deployment/nginx", "--timeout=60s")
 
 
+@pytest.mark.main_path
 def test_edited_weights_move_replicas(started: Walk) -> None:
     started.control.run("scale", "deployment/nginx", "--replicas=6")
     started.until_running({"member1": 3, "member2": 3})
@@ -212,27 +168,7 @@ def test_edited_weights_move_replicas(started: Walk) -> None:
     started.until_running({"member1": 2, "member2": 4})
 
 
-def test_members_keep_running_without_the_policy(started: Walk) -> None:
-    before = {name: k.names("pods", selector="app=nginx") for name, k in started.member.items()}
-    started.control.delete("propagationpolicy", "nginx-propagation")
-
-    def labels() -> list[str]:
-        found = started.control.get("deployment", "nginx") or {}
-        return [name for name in found["metadata"].get("labels") or {} if "karmada" in name]
-
-    until_equal("claims left on the template", labels, [])
-    started.control.run("scale", "deployment/nginx", "--replicas=4")
-    assert {name: k.names("pods", selector="app=nginx") for name, k in started.member.items()} == before
-    started.control.apply(POLICY)
-    started.until_running({"member1": 2, "member2": 2})
-
-
 @pytest.mark.main_path
-def test_a_deleted_deployment_leaves_nothing_behind(started: Walk) -> None:
-    started.control.delete("deployment", "nginx")
-    until_equal("objects of nginx in members", started.left, [])
-
-
 def test_bindings_and_works_end_with_the_deployment(started: Walk) -> None:
     until("bindings and works of nginx", lambda: _named(started.control, "nginx-"))
     started.control.delete("deployment", "nginx")

@@ -47,12 +47,6 @@ def test_a_well_installation_needs_no_doctor(fleet: Fleet) -> None:
     assert fleetlog(fleet, "parked", "list").stdout == "No key is parked.\n"
 
 
-def test_a_retry_of_nothing_is_refused(fleet: Fleet) -> None:
-    done = fleetlog(fleet, "parked", "retry", "deployments.apps/default/web")
-    assert done.returncode == 1
-    assert "is no parked key" in done.stderr
-
-
 def test_an_observer_of_a_running_installation_reads_only(fleet: Fleet) -> None:
     made = fleetlog(fleet, "nats", "init", "--observer")
     assert made.returncode == 0, made.stderr

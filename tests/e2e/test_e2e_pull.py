@@ -110,19 +110,6 @@ def test_an_agent_that_was_killed_goes_on_where_it_was(space: Space, fleet: Flee
     space.until_field(PULL, "configmap", "first", "data", {"short": "1"})
 
 
-def test_object_deleted_in_the_member_is_recreated(space: Space) -> None:
-    into(space, large("kept"))
-    space.until_in("configmap", "kept", (PULL,))
-    uid = (space.held(PULL, "configmap", "kept") or {})["metadata"]["uid"]
-    space.member[PULL].delete("configmap", "kept", space.name)
-
-    def again() -> bool:
-        held = space.held(PULL, "configmap", "kept")
-        return held is not None and held["metadata"]["uid"] != uid
-
-    until("the object again", again)
-
-
 def test_cluster_of_a_silent_agent_is_unknown(space: Space, fleet: Fleet) -> None:
     into(space, large("stays"))
     space.until_in("configmap", "stays", (PULL,))

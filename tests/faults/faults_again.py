@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 
 from schemas.codec import decode
 from schemas.events.template import TemplateChanged
@@ -63,9 +61,9 @@ async def cluster(scene: Scene) -> None:
     await scene.under_load()
     kubeconfig = str(scene.fleet.layout.kubeconfig(name))
     victim = scene.chance.choice(["cluster_monitor", "executor", "scheduler", "override_renderer"])
-    await asyncio.to_thread(_karmadactl, scene, "unjoin", name, "--cluster-kubeconfig", kubeconfig)
+    await asyncio.to_thread(scene.fleet.said, "unjoin", name, "--cluster-kubeconfig", kubeconfig)
     scene.fleet.kill(victim)
-    await asyncio.to_thread(_karmadactl, scene, "join", name, "--cluster-kubeconfig", kubeconfig)
+    await asyncio.to_thread(scene.fleet.said, "join", name, "--cluster-kubeconfig", kubeconfig)
     after = await _uid(scene, name)
     if before == after:
         scene.outcome.complaints.append(f"{name} still has uid {before}")
@@ -94,7 +92,7 @@ async def cluster_unseen(scene: Scene) -> None:
     await scene.wait(f"{name} is gone", gone)
     # Its Secret goes with it, as with any owner: joining writes both anew.
     kubeconfig = str(scene.fleet.layout.kubeconfig(name))
-    await asyncio.to_thread(_karmadactl, scene, "join", name, "--cluster-kubeconfig", kubeconfig)
+    await asyncio.to_thread(scene.fleet.said, "join", name, "--cluster-kubeconfig", kubeconfig)
     made = await control.get(path)
     scene.ground.signal("cluster_monitor", signal.SIGKILL)
     scene.outcome.notes.append(f"{name}: {live['metadata']['uid'][:8]} became {made['metadata']['uid'][:8]} unseen")
@@ -103,12 +101,3 @@ async def cluster_unseen(scene: Scene) -> None:
 async def _uid(scene: Scene, name: str) -> str:
     live = await scene.eyes.control.get(resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", name))
     return str(live["metadata"]["uid"])
-
-
-def _karmadactl(scene: Scene, *arguments: str) -> None:
-    code = "from services.cli.karmadactl import main; main()"
-    kubeconfig = str(scene.fleet.layout.kubeconfig("control"))
-    command = [sys.executable, "-c", code, *arguments, "--kubeconfig", kubeconfig]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode:
-        raise RuntimeError(f"karmadactl {' '.join(arguments)}: {done.stderr}")

@@ -24,6 +24,7 @@ from services._kit.runtime.runner import Runner
 from services.cli.common.layout import CONTROL
 from services.cli.fleetlog import main
 from tests.e2e.fleet import Fleet
+from tests.e2e.space import propagation, weighed
 from tests.faults.checker import Audits
 from tests.faults.checker_autoscaling import changes, runs, steps
 from tests.faults.checker_log import chains
@@ -111,7 +112,8 @@ class _Scaled:
         await self.load(_PER_POD)
         await control.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         policies = self.path("propagationpolicies", group="policy.karmada.io", version="v1alpha1")
-        await control.create(policies, _policy())
+        selectors = [{"apiVersion": "apps/v1", "kind": "Deployment"}]
+        await control.create(policies, propagation("scaled", selectors, weighed(member1=1, member3=1)))
         for name in ("queue", "shift", "limits"):
             await control.create(self.path("deployments"), _deployment(name))
         for name, most in (("queue", _MOST), ("limits", _MOST)):
@@ -195,13 +197,8 @@ class _Scaled:
 
     async def check(self, audits: Audits, since: int) -> list[str]:
         """What the log and the audit log say of all that happened."""
-        eyes, outcome = self._scene.eyes, self._scene.outcome
-
-        async def copied() -> bool:
-            return await eyes.end_of("HISTORY") >= await eyes.last_seq()
-
-        await self._scene.wait("the history holds all facts", copied)
-        messages = await eyes.messages("HISTORY", (f"autoscaling.*.{escape(self.namespace)}.*",))
+        outcome = self._scene.outcome
+        messages = await self._scene.history(f"autoscaling.*.{escape(self.namespace)}.*")
         facts: dict[str, list[AutoscalingEvent]] = {}
         for message in messages:
             event = decode(message.subject, message.data)
@@ -274,11 +271,8 @@ async def _kill_at(scene: Scene, scaled: _Scaled, point: Point, count: int, what
             await scaled.other_load()
         return False
 
-    async def back() -> bool:
-        return scene.fleet.pid(SERVICE) not in (0, dead) and not await scene.eyes.unready([SERVICE])
-
     await scene.wait(f"the autoscaler comes to {point} {what}", died)
-    await scene.wait(f"the autoscaler is back after {point} {what}", back)
+    await scene.wait(f"the autoscaler is back after {point} {what}", lambda: scene.back(SERVICE, dead))
 
 
 def _deployment(name: str) -> Manifest:
@@ -294,18 +288,6 @@ def _deployment(name: str) -> Manifest:
             },
         },
     }
-
-
-def _policy() -> Manifest:
-    weights = [{"targetCluster": {"clusterNames": [name]}, "weight": 1} for name in ("member1", "member3")]
-    division = {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": weights},
-    }
-    placement = {"clusterAffinity": {"clusterNames": ["member1", "member3"]}, "replicaScheduling": division}
-    selectors = [{"apiVersion": "apps/v1", "kind": "Deployment"}]
-    return {"metadata": {"name": "scaled"}, "spec": {"resourceSelectors": selectors, "placement": placement}}
 
 
 def _autoscaler(name: str, most: int) -> Manifest:

@@ -27,10 +27,6 @@ async def killed(scene: Scene) -> None:
     async def kill() -> None:
         for _ in range(2):
             dead = scene.fleet.kill(DESCHEDULER)
-
-            async def back(dead: int = dead) -> bool:
-                return scene.fleet.pid(DESCHEDULER) not in (0, dead) and not await scene.eyes.unready([DESCHEDULER])
-
-            await scene.wait("the descheduler is back", back)
+            await scene.wait("the descheduler is back", lambda dead=dead: scene.back(DESCHEDULER, dead))
 
     await scene.under_load(kill)

@@ -40,7 +40,7 @@ async def partitioned(scene: Scene) -> None:
     audits = Audits({member: scene.fleet.layout.audit(member)})
     await asyncio.to_thread(ground.away, cut)
     ends = time.monotonic() + AWAY_SECONDS
-    await scene.wait(f"{member} is Unknown", lambda: _is(scene, member, "Unknown"))
+    await scene.wait(f"{member} is Unknown", lambda: scene.shown(member, "Unknown"))
     await _changes(scene, keep)
     await _by_hand(scene, member, drift, gone)
     silent = await _stays(scene, member, held, {drift, gone}, ends)
@@ -52,7 +52,7 @@ async def partitioned(scene: Scene) -> None:
     ]
     await asyncio.to_thread(ground.back)
     since = time.monotonic()
-    await scene.wait(f"{member} is Ready", lambda: _is(scene, member, "True"))
+    await scene.wait(f"{member} is Ready", lambda: scene.shown(member, "True"))
     back = time.monotonic() - since
     scene.outcome.complaints += await scene.settle()
     scene.outcome.complaints += await _evictions(scene, before)
@@ -73,18 +73,18 @@ async def flapping(scene: Scene) -> None:
             ends = time.monotonic() + FLAP_SECONDS
             seen = False
             while time.monotonic() < ends:
-                seen = seen or await _is(scene, member, "Unknown")
+                seen = seen or await scene.shown(member, "Unknown")
                 await asyncio.sleep(LOOK_SECONDS / 2)
             lost += seen
             await asyncio.to_thread(ground.back)
             ends = time.monotonic() + FLAP_SECONDS
-            await scene.wait(f"{member} is Ready", lambda: _is(scene, member, "True"))
+            await scene.wait(f"{member} is Ready", lambda: scene.shown(member, "True"))
             await scene.nudge()
             await asyncio.sleep(max(0.0, ends - time.monotonic()))
 
     await scene.under_load(flap, at=0.1)
     scene.outcome.complaints += await scene.settle()
-    await scene.wait(f"{member} is Ready", lambda: _is(scene, member, "True"))
+    await scene.wait(f"{member} is Ready", lambda: scene.shown(member, "True"))
     scene.outcome.complaints += await _evictions(scene, before)
     if not lost:
         away = f"{FLAP_SECONDS:g} s away, {GRACE:g} s of grace, {HEARTBEAT:g} s between heartbeats"
@@ -138,7 +138,7 @@ async def _stays(
         await asyncio.sleep(LOOK_SECONDS)
     if not repaired:
         complaints.append(f"{member}: {sorted(disturbed)} were not repaired while the hub was silent")
-    if await _is(scene, member, "True"):
+    if await scene.shown(member, "True"):
         complaints.append(f"{member} is shown as Ready though nobody heard of it")
     return complaints
 
@@ -154,12 +154,6 @@ async def _held(scene: Scene, member: str) -> dict[str, tuple[str, int, str]]:
         )
         for item in found["items"]
     }
-
-
-async def _is(scene: Scene, member: str, ready: str) -> bool:
-    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", member)
-    conditions = ((await scene.eyes.control.get(path)).get("status") or {}).get("conditions") or ()
-    return any(entry["type"] == "Ready" and entry["status"] == ready for entry in conditions)
 
 
 async def _evictions(scene: Scene, before: int) -> list[str]:

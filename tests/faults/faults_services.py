@@ -19,7 +19,7 @@ from services._kit.base.fault_points import Point
 from services._kit.kube.client import ApiError, resource_path
 from services._rules.names import imported_endpoint_slice_name
 from services.cli.common.layout import CONTROL
-from tests.e2e.space import clusters
+from tests.e2e.space import clusters, propagation
 from tests.faults.checker import Audits
 from tests.faults.checker_log import chains
 from tests.faults.checker_services import content, differences, facts, rewritten
@@ -100,10 +100,9 @@ class _Exports:
 
     async def _policy(self, kind: str, name: str, members: Iterable[str]) -> None:
         selector = {"apiVersion": f"{_GROUP}/v1alpha1", "kind": kind, "name": name}
-        spec = {"resourceSelectors": [selector], "placement": clusters(*members)}
-        metadata = {"name": f"{kind.lower()}-{name}"}
         path = self.path("policy.karmada.io", "v1alpha1", "propagationpolicies")
-        await self._scene.eyes.control.create(path, {"metadata": metadata, "spec": spec})
+        policy = propagation(f"{kind.lower()}-{name}", [selector], clusters(*members))
+        await self._scene.eyes.control.create(path, policy)
 
     def _has_namespace(self, member: str) -> Callable[[], Awaitable[bool]]:
         async def look() -> bool:
@@ -189,13 +188,7 @@ class _Exports:
 
     async def check(self, control: Audits, members: Audits, since: int) -> list[str]:
         """What the log and the audit logs say of all that happened."""
-        eyes = self._scene.eyes
-
-        async def copied() -> bool:
-            return await eyes.end_of("HISTORY") >= await eyes.last_seq()
-
-        await self._scene.wait("the history holds all facts", copied)
-        messages = await eyes.messages("HISTORY", (f"endpoints.*.{escape(self.namespace)}.*",))
+        messages = await self._scene.history(f"endpoints.*.{escape(self.namespace)}.*")
         found: dict[tuple[str, str], list[EndpointsEvent]] = {}
         for message in messages:
             event = decode(message.subject, message.data)
@@ -210,7 +203,7 @@ class _Exports:
             for (member, name), events in found.items()
         }
         complaints += rewritten((record for _, record in control.by("fleetlog:networking")), self.namespace, given)
-        works = await eyes.messages("HISTORY", (f"work.*.*.{escape(self.namespace)}.*",))
+        works = await self._scene.history(f"work.*.*.{escape(self.namespace)}.*")
         complaints += writes(works, members.ours(), self.namespace)
         complaints += await self.lacking(lambda _member, _slice: False)
         self._scene.outcome.checks |= {"facts about endpoints": len(messages), "imported slices": len(offered)}
@@ -263,7 +256,7 @@ async def _kill_at(scene: Scene, exports: _Exports, point: Point, what: str) -> 
 
     async def back() -> bool:
         await exports.change()
-        return scene.fleet.pid(SERVICE) not in (0, dead) and not await scene.eyes.unready([SERVICE])
+        return await scene.back(SERVICE, dead)
 
     await scene.wait(f"networking comes to {point} {what}", died)
     await scene.wait(f"networking is back after {point} {what}", back)
@@ -272,12 +265,6 @@ async def _kill_at(scene: Scene, exports: _Exports, point: Point, what: str) -> 
 def _unheard(scene: Scene) -> Unheard:
     assert isinstance(scene.ground, Unheard)
     return scene.ground
-
-
-async def _is(scene: Scene, ready: str) -> bool:
-    path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", _FAR)
-    conditions = ((await scene.eyes.control.get(path)).get("status") or {}).get("conditions") or ()
-    return any(entry["type"] == "Ready" and entry["status"] == ready for entry in conditions)
 
 
 async def away(scene: Scene, seconds: float = 24.0) -> None:
@@ -289,7 +276,7 @@ async def away(scene: Scene, seconds: float = 24.0) -> None:
         await scene.under_load()
         await asyncio.to_thread(ground.away, cut)
         ends = time.monotonic() + seconds
-        await scene.wait(f"{_FAR} is Unknown", lambda: _is(scene, "Unknown"))
+        await scene.wait(f"{_FAR} is Unknown", lambda: scene.shown(_FAR, "Unknown"))
         noticed = time.monotonic()
         solo = {imported_endpoint_slice_name(f"solo-{which}", _FAR) for which in "ab"}
         web = {imported_endpoint_slice_name(f"web-{which}", _FAR) for which in "abc"}
@@ -311,7 +298,7 @@ async def away(scene: Scene, seconds: float = 24.0) -> None:
         for _ in range(5):
             await exports.change(_FAR)
         await asyncio.to_thread(ground.back)
-        await scene.wait(f"{_FAR} is Ready", lambda: _is(scene, "True"))
+        await scene.wait(f"{_FAR} is Ready", lambda: scene.shown(_FAR, "True"))
         how = "connections cut" if cut else "everything held back"
         scene.outcome.notes.append(f"{how} for {seconds:.0f} s, the only one of a Service kept for {kept:.1f} s")
 
@@ -337,7 +324,7 @@ async def flapping(scene: Scene) -> None:
                 await exports.change()
                 if not (await exports.imported()).get(steady):
                     scene.outcome.complaints.append(f"{steady} was not there while {_FAR} came and went")
-                unknown = unknown or await _is(scene, "Unknown")
+                unknown = unknown or await scene.shown(_FAR, "Unknown")
                 await asyncio.sleep(_LOOK)
             return unknown
 
@@ -350,7 +337,7 @@ async def flapping(scene: Scene) -> None:
                 await churn(time.monotonic() + FLAP_SECONDS / 2)
 
         await scene.under_load(flap, at=0.1)
-        await scene.wait(f"{_FAR} is Ready", lambda: _is(scene, "True"))
+        await scene.wait(f"{_FAR} is Ready", lambda: scene.shown(_FAR, "True"))
         if not lost:
             scene.outcome.complaints.append(f"{_FAR} was never shown as Unknown")
         scene.outcome.notes.append(f"{FLAPS} times away, {lost} times shown as Unknown")

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from services._kit.kube.client import KubeClient, resource_path
+from tests.e2e.space import propagation
 from tests.faults.ground import Ground, Unavailable
 from tests.faults.rounds import Eyes, settled
 
@@ -58,12 +59,7 @@ async def _create(control: KubeClient) -> None:
     await control.create(
         "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     )
-    policy = {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": "everywhere", "namespace": NAMESPACE},
-        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": {}},
-    }
+    policy = propagation("everywhere", [{"apiVersion": "v1", "kind": "ConfigMap"}], {})
     await control.create(policies("propagationpolicies"), policy)
     free = asyncio.Semaphore(_AT_ONCE)
 

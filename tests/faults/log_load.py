@@ -1,16 +1,22 @@
-"""A load of bindings on a log, and the log as it stands."""
+"""A load of bindings on a log, the log as it stands, and what must hold of both after a disturbance."""
 
 from __future__ import annotations
 
+import asyncio
+
 from schemas.codec import decode
+from schemas.envelope import HEADER_EVENT_ID
+from schemas.events.binding import BindingRequested
 from schemas.topology import STREAMS
 from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import Delivery
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.outbox import KeyedEvents
+from services._kit.runtime.projection import Projection
 from tests.log.conftest import Backend
-from tests.log.running import insist
-from tests.log.toy import wanted
+from tests.log.running import eventually, insist
+from tests.log.toy import Toy, wanted
 
 
 def backend_on(connection):
@@ -34,6 +40,7 @@ class Load:
         self.acknowledged = {}
         self.stopped = False
         self._number = 0
+        self._running = None
 
     async def run(self):
         while not self.stopped:
@@ -47,3 +54,37 @@ class Load:
             assert outcome.parked == {}
             for name, positions in outcome.stored.items():
                 self.acknowledged[name] = positions["FACTS"]
+
+    def start(self):
+        self._running = asyncio.create_task(self.run())
+
+    async def more(self, count, what):
+        """Return once so many further bindings were acknowledged."""
+        goal = len(self.acknowledged) + count
+        await eventually(lambda: self._running.done() or len(self.acknowledged) >= goal, what)
+
+    async def stop(self):
+        self.stopped = True
+        await self._running
+
+    async def held_once(self, log, state):
+        """Everything acknowledged is where it was said to be, nothing is there twice, and the state is the fold."""
+        everything = await all_messages(log)
+        fresh = Projection(Toy())
+        fresh.feed(Delivery(everything, True, everything[-1].seq))
+        assert fresh.state == state
+        assert [seq for seq, _ in state.history] == [seq for seq, _ in fresh.state.history]
+        ours = {wanted(name).subject.partition(".")[2] for name in self.acknowledged}
+        messages = [message for message in everything if message.subject.partition(".")[2] in ours]
+        by_seq = {message.seq: message for message in messages}
+        for name, seq in self.acknowledged.items():
+            assert by_seq[seq].subject == wanted(name).subject
+        ids = [message.headers[HEADER_EVENT_ID] for message in messages]
+        assert len(ids) == len(set(ids))
+        bindings = [message.subject for message in messages if message.subject.startswith("binding.")]
+        placements = [message for message in messages if message.subject.startswith("placement.")]
+        assert len(set(bindings)) == len(bindings) == len(placements) == len(self.acknowledged)
+        for message in messages:
+            event = decode(message.subject, message.data)
+            if isinstance(event, BindingRequested):
+                assert state.placements[event.key][1].clusters[0].name == event.labels["clusters"]

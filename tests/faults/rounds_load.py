@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
+from tests.e2e.space import clusters, propagation, weighed
 
 MEMBERS = ("member1", "member2", "member3")
 MIRROR = "mirror.example"
@@ -64,30 +65,13 @@ def policies(namespace: str) -> list[Manifest]:
         return [{"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": labels}]
 
     def policy(shape: str, placement: Manifest) -> Manifest:
-        return {
-            "apiVersion": "policy.karmada.io/v1alpha1",
-            "kind": "PropagationPolicy",
-            "metadata": {"name": shape, "namespace": namespace},
-            "spec": {"resourceSelectors": selector(shape), "placement": placement},
-        }
+        return propagation(shape, selector(shape), placement, namespace)
 
-    weights = [
-        {"targetCluster": {"clusterNames": ["member1"]}, "weight": 2},
-        {"targetCluster": {"clusterNames": ["member3"]}, "weight": 1},
-    ]
-    divided = {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": weights},
-    }
     return [
         policy("everywhere", {}),
-        policy(
-            "divided",
-            {"clusterAffinity": {"clusterNames": ["member1", "member3"]}, "replicaScheduling": divided},
-        ),
-        policy("single", {"clusterAffinity": {"clusterNames": ["member2"]}}),
-        policy("moving", {"clusterAffinity": {"clusterNames": ["member1"]}}),
+        policy("divided", weighed(member1=2, member3=1)),
+        policy("single", clusters("member2")),
+        policy("moving", clusters("member1")),
         {
             "apiVersion": "policy.karmada.io/v1alpha1",
             "kind": "OverridePolicy",

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from schemas.keys import ObjectKey
 from schemas.subjects import escape
+from services._kit.kube.client import resource_path
 from services._kit.log.stream_port import Message
 from tests.faults.checker import Audits, check_log
 from tests.faults.checker_groups import decided_by_owners, reported_by_leaders
@@ -180,6 +181,25 @@ class Scene:
             return [] if await look() else [f"never came true: {what}"]
 
         self.outcome.complaints += await settled(complaint, seconds)
+
+    async def shown(self, member: str, ready: str) -> bool:
+        """Whether the control plane shows a member's condition Ready with this status."""
+        path = resource_path("cluster.karmada.io", "v1alpha1", "clusters", "", member)
+        conditions = ((await self.eyes.control.get(path)).get("status") or {}).get("conditions") or ()
+        return any(entry["type"] == "Ready" and entry["status"] == ready for entry in conditions)
+
+    async def history(self, subject: str) -> list[Message]:
+        """What the history holds of some subjects, once all facts are in it."""
+
+        async def copied() -> bool:
+            return await self.eyes.end_of("HISTORY") >= await self.eyes.last_seq()
+
+        await self.wait("the history holds all facts", copied)
+        return await self.eyes.messages("HISTORY", (subject,))
+
+    async def back(self, service: str, dead: int) -> bool:
+        """Whether a service runs in another process than the dead one, and is ready."""
+        return self.fleet.pid(service) not in (0, dead) and not await self.eyes.unready([service])
 
     async def member(self, name: str, **fault: Any) -> None:
         """Set a fault of a simulated member's API."""

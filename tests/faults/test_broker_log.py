@@ -8,17 +8,15 @@ import msgspec
 import pytest
 
 from schemas.codec import decode
-from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import FACTS, OBSERVED, PARKED
 from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
 from services._kit.log import streams as topology
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import IDENTITY_KEY, JetStreamLog
-from services._kit.log.stream_port import Delivery, Fence
+from services._kit.log.stream_port import Fence
 from services._kit.runtime.appender import Appender
 from services._kit.runtime.outbox import KeyedEvents
-from services._kit.runtime.projection import Projection
-from tests.faults.log_load import Load, all_messages, backend_on
+from tests.faults.log_load import Load, backend_on
 from tests.log.running import eventually, insist, running
 from tests.log.toy import Toy, wanted
 from tests.natscluster import Cluster
@@ -91,31 +89,15 @@ async def test_leaders_change_under_load(opened):
     backend = backend_on(watching)
     load = Load(backend_on(loading).logs)
     async with running(Toy(), backend) as toy:
-        playing = asyncio.create_task(load.run())
+        load.start()
         for number in range(CHANGES):
-            goal = len(load.acknowledged) + 100
-            await eventually(lambda goal=goal: playing.done() or len(load.acknowledged) >= goal, f"change {number}")
+            await load.more(100, f"change {number}")
             await step_down(watching)
-        goal = len(load.acknowledged) + 100
-        await eventually(lambda: playing.done() or len(load.acknowledged) >= goal, "the load goes on")
-        load.stopped = True
-        await playing
+        await load.more(100, "the load goes on")
+        await load.stop()
         await toy.until_idle(backend.facts)
         assert toy.runner.terms == 1, "a change of the log's leaders deposes nobody"
-
-        ours = {wanted(name).subject.partition(".")[2] for name in load.acknowledged}
-        messages = [m for m in await all_messages(backend.facts) if m.subject.partition(".")[2] in ours]
-        by_seq = {message.seq: message for message in messages}
-        for name, seq in load.acknowledged.items():
-            assert by_seq[seq].subject == wanted(name).subject
-        ids = [message.headers[HEADER_EVENT_ID] for message in messages]
-        assert len(ids) == len(set(ids))
-        bindings = [message for message in messages if message.subject.startswith("binding.")]
-        placements = [message for message in messages if message.subject.startswith("placement.")]
-        assert len(bindings) == len(placements) == len(load.acknowledged)
-        fresh, everything = Projection(Toy()), await all_messages(backend.facts)
-        fresh.feed(Delivery(everything, True, everything[-1].seq))
-        assert fresh.state == toy.state
+        await load.held_once(backend.facts, toy.state)
 
 
 async def test_batches_behind_one_fence_take_turns(opened):

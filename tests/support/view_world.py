@@ -117,7 +117,6 @@ class ViewWorld:
         self.members: dict[str, Member] = {}
         self.callers: dict[str, Caller] = {"admin": ADMIN}
         self.control: KubeClient
-        self.control_server: ApiServer
         self.proxy: GlobalProxy
         self.carried: Carried
         self.url = ""
@@ -125,7 +124,7 @@ class ViewWorld:
 
     async def start(self) -> None:
         """Start the control plane and the proxy."""
-        self.control, self.control_server = await self._server("control", "AlwaysAllow")
+        self.control, _ = await self._server("control", "AlwaysAllow")
         push = PushTransport(self.directory)
         self._stack.push_async_callback(push.close)
         self.carried = Carried(push)
@@ -162,7 +161,7 @@ class ViewWorld:
         self._stack.push_async_callback(client.close)
         return client, server
 
-    async def add_member(self, name: str, authorization: str = "AlwaysAllow", **namespaces: str) -> Member:
+    async def add_member(self, name: str, authorization: str = "AlwaysAllow") -> Member:
         """Start a member, follow it, and select its pods and config maps once they are known."""
         client, server = await self._server(name, authorization)
         member = self.members[name] = Member(name, server, client)
@@ -173,10 +172,7 @@ class ViewWorld:
 
         follower = MemberFollower(name, opener, lambda: "", self.index, 1 << 30)
         self._stack.push_async_callback(follower.close)
-        wanted = {
-            gvr: Wanted(gvr, kind, frozenset(filter(None, (namespaces.get(gvr.resource, ""),))))
-            for gvr, kind in _KINDS.items()
-        }
+        wanted = {gvr: Wanted(gvr, kind) for gvr, kind in _KINDS.items()}
         follower.want(wanted)
         await eventually(lambda: follower.kinds == len(wanted))
         self.coverage.become(name, wanted)

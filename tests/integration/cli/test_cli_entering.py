@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from tests.integration.cli.conftest import Commands, eventually
 
 pytestmark = pytest.mark.xdist_group("commands")
-
-PUSHED = ("-s", "members", "-C", "member1,member2")
 
 
 @pytest.fixture
@@ -26,29 +23,6 @@ def pod(commands: Commands) -> str:
 
     eventually(there)
     return found[0].removeprefix("pod/")
-
-
-@pytest.mark.parametrize(
-    ("output", "text"),
-    [
-        ("jsonpath={range .items[*]}{.metadata.name} {.spec.replicas}\n{end}", "nginx 1\nnginx 1\n"),
-        ("go-template={{range .items}}{{.metadata.name}} {{.spec.replicas}};{{end}}", "nginx 1;nginx 1;"),
-        ("custom-columns=NAME:.metadata.name,N:.spec.replicas", "NAME    N\nnginx   1\nnginx   1\n"),
-        ("name", "deployment.apps/nginx\ndeployment.apps/nginx\n"),
-    ],
-)
-def test_documents_of_members_are_printed_in_every_form(commands: Commands, output: str, text: str) -> None:
-    shown = commands.karmadactl("get", "deploy", "--field-selector", "metadata.name=nginx", *PUSHED, "-o", output)
-    assert (shown.returncode, shown.stdout) == (0, text), shown.stderr
-
-
-def test_rows_are_sorted_over_all_members(commands: Commands) -> None:
-    names = [row[0] for row in commands.rows("get", "nodes", *PUSHED, "--sort-by", ".metadata.name", "--no-headers")]
-    assert len(names) >= 2
-    assert names == sorted(names)
-    refused = commands.karmadactl("get", "nodes", *PUSHED, "--sort-by", ".spec.nope")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "couldn't find any field with path '.spec.nope'" in refused.stderr
 
 
 def test_usage_of_pods_and_nodes_comes_from_each_member(commands: Commands, pod: str) -> None:
@@ -75,24 +49,6 @@ def test_kubectl_works_in_a_member_behind_the_proxy(commands: Commands, pod: str
     assert (logged.returncode, len(logged.stdout.splitlines())) == (0, 1), logged.stderr
     ran = commands.karmadactl("exec", pod, *inside, "--", "sh", "-c", "echo inside; exit 3")
     assert (ran.returncode, ran.stdout) == (3, "inside\n"), ran.stderr
-
-
-def test_kubectl_works_in_the_control_plane(commands: Commands) -> None:
-    made = commands.karmadactl("create", "configmap", "by-hand", "--from-literal", "a=b", "-o", "json")
-    assert json.loads(made.stdout)["data"] == {"a": "b"}, made.stderr
-    for words in (
-        ("label", "cm", "by-hand", "tier=web"),
-        ("annotate", "cm", "by-hand", "note=x"),
-        ("patch", "cm", "by-hand", "-p", '{"data":{"a":"c"}}'),
-    ):
-        assert commands.karmadactl(*words).returncode == 0
-    found = json.loads(commands.karmadactl("get", "cm", "by-hand", "-o", "json").stdout)
-    assert (found["data"], found["metadata"]["labels"]) == ({"a": "c"}, {"tier": "web"})
-    assert found["metadata"]["annotations"]["note"] == "x"
-    assert commands.karmadactl("delete", "cm", "by-hand").returncode == 0
-    gone = commands.karmadactl("delete", "cm", "by-hand")
-    assert gone.returncode == 1
-    assert "NotFound" in gone.stderr
 
 
 def test_a_cluster_that_is_no_member_is_named(commands: Commands) -> None:

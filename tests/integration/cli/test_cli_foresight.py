@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import until
 from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import Commands, eventually
-from tests.integration.stock.servers import gate, port_of, through
-from tests.support.commands import Forked, run_command
-from tests.support.waiting import end_of
+from tests.support.commands import run_command
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -114,23 +109,6 @@ def test_edit_is_planned_guarded_confirmed_and_undone(commands: Commands, tmp_pa
 
 
 @pytest.mark.usefixtures("space")
-def test_deleted_policy_and_template_are_brought_back(commands: Commands) -> None:
-    kubectl(commands, "annotate", "pp", "web", "policy.fleetlog.io/confirm-radius=any")
-    assert kubectl(commands, "delete", "pp", "web").returncode == 0
-    done = commands.fleetlog("undo", "propagationpolicy/web", "-n", SPACE, "--yes")
-    assert done.returncode == 0, done.stderr
-    assert kubectl(commands, "get", "pp", "web").returncode == 0
-    claim, reader = "propagationpolicy.karmada.io/name", reader_of(commands.kubeconfig)
-    eventually(lambda: claim in str(reader.get("deployments", "web", SPACE)))
-    kubectl(commands, "set", "image", "deployment/web", "web=nginx:2")
-    looks = lambda: commands.fleetlog("undo", "deploy/web", "-n", SPACE, "--list").stdout.count("written")  # noqa: E731
-    eventually(lambda: looks() >= 2)
-    done = commands.fleetlog("undo", "deploy/web", "-n", SPACE, "--yes")
-    assert done.returncode == 0, done.stderr
-    assert "nginx:1" in kubectl(commands, "get", "deployment", "web", "-o", "json").stdout
-
-
-@pytest.mark.usefixtures("space")
 def test_set_is_applied_whole_or_not_at_all(commands: Commands, tmp_path: Path) -> None:
     bad = policy("bad", "member1")
     bad["spec"]["resourceSelectors"] = []
@@ -169,47 +147,3 @@ def test_set_is_applied_whole_or_not_at_all(commands: Commands, tmp_path: Path) 
     again = commands.fleetlog("apply", "--atomic", "-f", written(tmp_path, *members))
     assert (again.returncode, again.stdout.count(" unchanged")) == (0, 51)
     assert run_command("fleetlog", "apply", "-f", "x", FLEETLOG_DIR=str(commands.directory)).returncode == 1
-
-
-def started(commands: Commands, *arguments: str) -> Forked:
-    """A command in a process that may be killed."""
-    program = ["-c", "from services.cli.fleetlog import main; main()", *arguments]
-    environment = {**os.environ, "FLEETLOG_DIR": str(commands.directory)}
-    return Forked(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("space")
-def test_killed_command_leaves_all_or_nothing(commands: Commands, tmp_path: Path) -> None:
-    count = 40
-
-    def given(turn: int) -> str:
-        labels = {"turn": str(turn)}
-        maps = [{"name": f"m{turn}-{number}", "namespace": SPACE, "labels": labels} for number in range(count)]
-        data = {"filler": "x" * 20_000}
-        return written(
-            tmp_path, *({"apiVersion": "v1", "kind": "ConfigMap", "metadata": each, "data": data} for each in maps)
-        )
-
-    def held(turn: int) -> int:
-        return len(reader_of(commands.kubeconfig).items("configmaps", SPACE, f"turn={turn}"))
-
-    codes = []
-    with gate(port_of(commands.kubeconfig)) as way:
-        words = ("--kubeconfig", str(through(commands.kubeconfig, way.port, tmp_path / "through.kubeconfig")))
-        assert started(commands, "apply", "--atomic", *words, "-f", given(0)).wait(60) == 0
-        assert held(0) == count
-        sends = way.sent
-        # When it has sent more and more; the last one is left alone.
-        for turn in range(1, 9):
-            least = sends * turn / 8 if turn < 8 else inf
-            way.hold_after(least)
-            process = started(commands, "apply", "--atomic", *words, "-f", given(turn))
-            if turn < 8:
-                until(f"{turn}/8 of all bytes", lambda least=least: way.sent >= least, end=end_of(process))
-                process.kill()
-            codes.append(process.wait(60))
-            assert held(turn) in (0, count), f"killed in turn {turn}"
-    assert codes == [-9] * 7 + [0]
-    eventually(lambda: all(held(turn) in (0, count) for turn in range(len(codes))))
-    kubectl(commands, "delete", "configmaps", "-l", "turn")

@@ -32,10 +32,6 @@ def wrong_token(content: dict[str, Any]) -> None:
     content["users"][0]["user"] = {"token": "made-up"}
 
 
-def wrong_authority(content: dict[str, Any]) -> None:
-    del content["clusters"][0]["cluster"]["certificate-authority-data"]
-
-
 def closed_port(content: dict[str, Any]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -50,25 +46,14 @@ def changed(path: Path, target: Path, change: Callable[[dict[str, Any]], None]) 
     return target
 
 
-WRONG = [
-    (wrong_token, "the server does not accept the token"),
-    (wrong_authority, "the server's certificate is not signed by"),
-    (closed_port, "nothing listens at this port"),
-]
-
-
-@pytest.mark.parametrize(("change", "expected"), WRONG)
-def test_unusable_control_plane_ends_the_start_with_its_file(
-    change: Callable[[dict[str, Any]], None], expected: str, given: Servers, tmp_path: Path
-) -> None:
-    wrong = changed(given.control, tmp_path / "wrong.kubeconfig", change)
+def test_unusable_control_plane_ends_the_start_with_its_file(given: Servers, tmp_path: Path) -> None:
+    wrong = changed(given.control, tmp_path / "wrong.kubeconfig", wrong_token)
     done = run_command(
         "fleetlog", "up", "--dir", str(tmp_path / "f"), "--control-kubeconfig", str(wrong), "--members=0"
     )
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "")
     assert f"the control plane cannot be used: kubeconfig {wrong}, context " in done.stderr
-    assert expected in done.stderr
-    assert done.stdout == ""
+    assert "the server does not accept the token" in done.stderr
 
 
 def clusters(fleet: Fleet, among: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import stat
@@ -11,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.common.layout import Layout
-from tests.integration.cli.conftest import PATIENCE, Commands, eventually
-from tests.support.commands import Forked
-from tests.support.ending import ends_with_us
+from tests.integration.cli.conftest import Commands
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -32,47 +28,6 @@ def settings_in(text: str) -> dict[str, str]:
     words = shlex.split(text[text.index("  FLEETLOG_") :].replace("\\\n", " "))
     assert words[-3:] == ["python", "-m", "services.agent"]
     return dict(word.split("=", 1) for word in words[:-3])
-
-
-def rejoin(commands: Commands) -> None:
-    """Make member3 the pull member that it was."""
-    file = str(commands.directory / "member3.kubeconfig")
-    again = commands.karmadactl("join", "member3", "--mode", "pull", "--cluster-kubeconfig", file)
-    assert again.returncode == 0, again.stderr
-    eventually(lambda: mode(commands, "member3") == ("Pull", "True"))
-
-
-def test_printed_command_of_join_starts_an_agent(commands: Commands) -> None:
-    assert commands.karmadactl("unjoin", "member3").returncode == 0
-    file = str(commands.directory / "member3.kubeconfig")
-    joined = commands.karmadactl("join", "edge", "--mode", "pull", "--cluster-kubeconfig", file)
-    assert joined.returncode == 0, joined.stderr
-    seed = Path(settings_in(joined.stdout)["FLEETLOG_NATS_NKEY_FILE"])
-    assert stat.S_IMODE(seed.stat().st_mode) == 0o600
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
-    with (commands.directory / "edge.log").open("wb") as told:
-        agent = Forked(
-            ["-m", "services.agent"],
-            env={**kept, **settings_in(joined.stdout)},
-            stdout=told,
-            stderr=told,
-        )
-    ends_with_us(agent)
-    try:
-        eventually(lambda: mode(commands, "edge") == ("Pull", "True"))
-        wrong = commands.karmadactl("unregister", "member1")
-        assert wrong.returncode == 1
-        assert "unjoin member1" in wrong.stderr
-        gone = commands.karmadactl("unregister", "edge")
-        assert (gone.returncode, gone.stdout) == (0, "cluster(edge) is unjoined successfully\n"), gone.stderr
-        assert not seed.exists()
-        installation = Layout(commands.directory).load()
-        assert installation is not None
-        assert "edge" not in installation.agents
-    finally:
-        agent.terminate()
-        agent.wait(PATIENCE)
-        rejoin(commands)
 
 
 def test_foreign_log_server_is_not_changed(commands: Commands, tmp_path: Path) -> None:

@@ -7,16 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
 
 import pytest
 
-from tests.integration.cli.conftest import Commands, eventually
+from tests.integration.cli.conftest import Commands
 
 pytestmark = pytest.mark.xdist_group("commands")
-
-PUSHED = ("-s", "members", "-C", "member1,member2")
-"""The members that the control plane reaches by itself."""
 
 
 def test_a_cluster_that_is_no_control_plane_is_named(commands: Commands) -> None:
@@ -40,12 +36,6 @@ def test_history_shows_the_chain_of_causes(commands: Commands) -> None:
     lines = commands.fleetlog("history", "Deployment/nginx").stdout.splitlines()
     assert len(lines) >= len(entries)
     assert any(f"#{placement['position']} " in line and "because #" in line for line in lines)
-
-
-def test_object_without_history_is_reported(commands: Commands) -> None:
-    shown = commands.fleetlog("history", "deploy", "nope")
-    assert shown.returncode == 1
-    assert "deployments.apps/default/nope" in shown.stderr
 
 
 def test_events_can_be_chosen_by_subject_position_and_number(commands: Commands) -> None:
@@ -106,47 +96,3 @@ def test_history_says_why_nothing_happens_to_an_object(commands: Commands) -> No
         assert "OverridePolicy nope does not exist" in said.stderr
         said = commands.fleetlog(command, "configmap/absent")
         assert "it does not exist in the control plane either" in said.stderr
-
-
-def autoscaler(name: str) -> str:
-    """A FederatedHPA of nginx whose target is far above what its pods use: by itself it changes nothing."""
-    target = {"type": "AverageValue", "averageValue": "1000"}
-    spec = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nginx"},
-        "minReplicas": 2,
-        "maxReplicas": 10,
-        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
-    }
-    found = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "spec": spec}
-    return json.dumps({**found, "metadata": {"name": name, "namespace": "default"}})
-
-
-def test_supposed_metrics_are_decided_and_divided(commands: Commands) -> None:
-    before = datetime.now(UTC).isoformat()
-    simulate = lambda *more: commands.fleetlog("simulate", *more)  # noqa: E731
-    kubectl = ["kubectl", f"--kubeconfig={commands.kubeconfig}"]
-    subprocess.run([*kubectl, "apply", "-f", "-"], input=autoscaler("load").encode(), check=True, capture_output=True)
-    try:
-        eventually(lambda: simulate("--metric", "load:cpu=1").returncode == 0)
-        shown = simulate("--metric", "load:cpu=1500", "-o", "json")
-        assert shown.returncode == 0, shown.stderr
-        (found,) = json.loads(shown.stdout)["autoscalers"]
-        assert (found["currentReplicas"], found["desiredReplicas"]) == (2, 3)
-        assert sum(each["before"] for each in found["clusters"].values()) == 2
-        assert sorted(each["after"] for each in found["clusters"].values()) == [1, 2]
-        lost = simulate("--metric", "load:cpu=1500", "--lose", "member1")
-        assert (lost.returncode, "2 -> 3 replicas of deployments.apps/default/nginx" in lost.stdout) == (0, True)
-        for wrong, told in (
-            (("--metric", "nobody:cpu=1"), "there is no FederatedHPA/default/nobody; known in namespace default: load"),
-            (("--metric", "load:memory=1Gi"), "memory is not a metric of FederatedHPA/default/load; it has: cpu"),
-            (("--metric", "load:cpu=1", "--at", before), "the log held no decision about FederatedHPA/default/load"),
-            (("--metric", "load:cpu=1", "--at", "1d"), "the log held no fact"),
-        ):
-            refused = simulate(*wrong)
-            assert (refused.returncode, told in refused.stderr) == (1, True), refused.stderr
-    finally:
-        subprocess.run([*kubectl, "delete", "fhpa", "load"], check=True, capture_output=True)
-    replicas = subprocess.run(
-        [*kubectl, "get", "deploy", "nginx", "-o", "jsonpath={.spec.replicas}"], check=True, capture_output=True
-    )
-    assert replicas.stdout == b"2", "nothing was changed"

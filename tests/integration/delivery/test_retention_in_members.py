@@ -1,6 +1,6 @@
 """What a member's controllers and users put into our objects stays there when a new version is delivered.
 
-One test for each rule of native retention (reference 03 §3.5), and for what is kept of every kind.
+What a server refuses to change, what is kept on request, and what is kept of every kind.
 """
 
 from __future__ import annotations
@@ -97,51 +97,6 @@ async def test_a_service_keeps_its_address_and_health_check_port(member: Any, fr
     assert after["healthCheckNodePort"] == before["healthCheckNodePort"]
 
 
-async def test_a_service_account_keeps_what_the_member_added(member: Any, fresh_name: str) -> None:
-    def account(*names: str, **labels: str) -> Manifest:
-        pulls = [{"name": name} for name in names]
-        return manifest("v1", "ServiceAccount", fresh_name, imagePullSecrets=pulls, labels=labels)
-
-    await member.apply(account("ours"))
-    added = {"secrets": [{"name": "token-x"}], "imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}]}
-    await member.patch(account(), added)
-    live = await member.apply(account("ours", "new", tier="web"), 2)
-    assert [one["name"] for one in live["imagePullSecrets"]] == ["ours", "new", "theirs"]
-    assert live["secrets"] == [{"name": "token-x"}]
-    assert live["metadata"]["labels"]["tier"] == "web"
-
-
-async def test_a_claim_keeps_its_volume(member: Any, fresh_name: str) -> None:
-    def claim(**labels: str) -> Manifest:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        return manifest("v1", "PersistentVolumeClaim", fresh_name, spec=spec, labels=labels)
-
-    await member.apply(claim())
-    bound = await member.until_live(claim(), lambda live: bool(live["spec"].get("volumeName")))
-    live = await member.apply(claim(tier="web"), 2)
-    assert live["metadata"]["labels"]["tier"] == "web"
-    assert live["spec"]["volumeName"] == bound["spec"]["volumeName"]
-
-
-async def test_a_volume_keeps_its_claim(member: Any, fresh_name: str) -> None:
-    def volume(**labels: str) -> Manifest:
-        spec = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/data"},
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "by-hand",
-        }
-        return manifest("v1", "PersistentVolume", fresh_name, "", spec=spec, labels=labels)
-
-    await member.apply(volume())
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "c-uid"}
-    await member.patch(volume(), {"spec": {"claimRef": claim}})
-    live = await member.apply(volume(tier="web"), 2)
-    assert live["metadata"]["labels"]["tier"] == "web"
-    assert live["spec"]["claimRef"]["uid"] == "c-uid"
-
-
 async def test_a_job_keeps_the_selector_that_was_made_for_it(member: Any, fresh_name: str) -> None:
     def job(parallelism: int) -> Manifest:
         template = {"metadata": {"labels": {"app": "x"}}, "spec": pod_spec(restartPolicy="Never")}
@@ -154,26 +109,6 @@ async def test_a_job_keeps_the_selector_that_was_made_for_it(member: Any, fresh_
     assert after["parallelism"] == 2
     assert after["selector"] == before["selector"]
     assert after["template"]["metadata"]["labels"] == before["template"]["metadata"]["labels"]
-
-
-async def test_a_token_keeps_the_data_that_the_member_made(member: Any, fresh_name: str) -> None:
-    def token(**labels: str) -> Manifest:
-        made = manifest("v1", "Secret", fresh_name, labels=labels, type="kubernetes.io/service-account-token")
-        made["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
-        return made
-
-    await member.apply(token())
-    await member.patch(token(), {"data": {"token": "dG9rZW4="}})
-    live = await member.apply(token(tier="web"), 2)
-    assert live["metadata"]["labels"]["tier"] == "web"
-    assert live["data"]["token"] == "dG9rZW4="
-
-
-async def test_a_secret_of_another_type_keeps_nothing(member: Any, fresh_name: str) -> None:
-    secret = manifest("v1", "Secret", fresh_name, data={"a": "MQ=="})
-    await member.apply(secret)
-    await member.patch(secret, {"data": {"b": "Mg=="}})
-    await member.until_live(secret, lambda live: live["data"] == {"a": "MQ=="})
 
 
 async def test_labels_finalizers_and_owners_of_the_member_stay(member: Any, fresh_name: str) -> None:

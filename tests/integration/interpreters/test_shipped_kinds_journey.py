@@ -1,4 +1,4 @@
-"""Kinds of other projects go the whole way with the scripts that come with the product, in processes of their own.
+"""A kind of another project goes the whole way with the script that comes with the product, in a process of its own.
 
 From the template to its status: replicas are read and divided, set per member, the members' objects are reflected and
 judged, and their statuses summed.
@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import msgspec
 import pytest
-from msgspec import Raw
 
-from schemas.events.policy import PolicyChanged, PolicyDeleted
-from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
 from services._kit.interpretation.interpreter_levels import Interpreters
 from services._rules.interpreter import Operation
 from services._rules.scheduling.division.weights import divide
 
-NOW = "2026-01-01T10:00:00Z"
 POD: Manifest = {"containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": "500m"}}}]}
-CLONE_SET: Manifest = {
-    "apiVersion": "apps.kruise.io/v1alpha1",
-    "kind": "CloneSet",
-    "metadata": {"name": "web", "namespace": "shop", "generation": 3},
-    "spec": {"replicas": 6, "selector": {}, "template": {"spec": POD}},
-}
 RAY_SERVICE: Manifest = {
     "apiVersion": "ray.io/v1",
     "kind": "RayService",
@@ -40,12 +29,6 @@ RAY_SERVICE: Manifest = {
             ],
         }
     },
-}
-SPARK: Manifest = {
-    "apiVersion": "sparkoperator.k8s.io/v1beta2",
-    "kind": "SparkApplication",
-    "metadata": {"name": "pi", "namespace": "data"},
-    "spec": {"type": "Scala", "driver": {"memory": "1g"}, "executor": {"instances": 2, "memory": "1g"}},
 }
 
 
@@ -78,37 +61,6 @@ async def _reported(interpreters: Interpreters, live: dict[str, Manifest]) -> li
     ]
 
 
-async def test_a_clone_set_goes_to_members_and_its_status_comes_back(interpreters: Interpreters) -> None:
-    sent = await _divided(interpreters, CLONE_SET)
-    assert {cluster: obj["spec"] for cluster, obj in sent.items()} == {
-        "m1": {**CLONE_SET["spec"], "replicas": 4},
-        "m2": {**CLONE_SET["spec"], "replicas": 2},
-    }
-
-    live = {
-        cluster: {
-            **obj,
-            "metadata": {
-                **obj["metadata"],
-                "generation": 7,
-                "annotations": {"resourcetemplate.karmada.io/generation": "3"},
-            },
-            "status": {
-                "observedGeneration": 7,
-                **dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), obj["spec"]["replicas"]),
-                "availableReplicas": obj["spec"]["replicas"] - (cluster == "m2"),
-            },
-        }
-        for cluster, obj in sent.items()
-    }
-    items = await _reported(interpreters, live)
-    assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
-
-    summed = await interpreters.interpret(Operation.AGGREGATE, CLONE_SET, items, NOW)
-    status = summed["status"]
-    assert (status["replicas"], status["availableReplicas"], status["observedGeneration"]) == (6, 5, 3)
-
-
 async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpreters: Interpreters) -> None:
     assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
     sent = await _divided(interpreters, RAY_SERVICE)
@@ -129,53 +81,8 @@ async def test_a_ray_service_goes_to_members_and_its_status_comes_back(interpret
     items = await _reported(interpreters, live)
     assert [item["health"] for item in items] == ["Healthy", "Unhealthy"]
 
-    summed = await interpreters.interpret(Operation.AGGREGATE, RAY_SERVICE, items, NOW)
+    summed = await interpreters.interpret(Operation.AGGREGATE, RAY_SERVICE, items, "2026-01-01T10:00:00Z")
     assert summed["status"] == {
         "numServeEndpoints": 4,
         "conditions": [ready, {**ready, "status": "False"}],
     }
-
-
-async def test_a_spark_application_has_components_and_no_replicas(interpreters: Interpreters) -> None:
-    target = SPARK["apiVersion"], SPARK["kind"]
-    offered = {Operation.COMPONENT: True, Operation.AGGREGATE: True}
-    for operation in (
-        Operation.COMPONENT,
-        Operation.AGGREGATE,
-        Operation.REPLICA,
-        Operation.REVISE,
-        Operation.RETAIN,
-    ):
-        assert interpreters.hook_enabled(*target, operation) is offered.get(operation, False)
-    components = await interpreters.interpret(Operation.COMPONENT, SPARK)
-    assert [(part["name"], part["replicas"]) for part in components] == [("driver", 1), ("executor", 2)]
-
-
-async def test_customization_precedes_shipped_scripts(interpreters: Interpreters) -> None:
-    key = PolicyKey("ResourceInterpreterCustomization", "", "own")
-    script = "function GetReplicas(obj) return 42 end"
-    target = {"apiVersion": RAY_SERVICE["apiVersion"], "kind": RAY_SERVICE["kind"]}
-    manifest = {
-        "metadata": {"name": "own"},
-        "spec": {"target": target, "customizations": {"replicaResource": {"luaScript": script}}},
-    }
-    touched = interpreters.take(PolicyChanged(key=key, uid="u", manifest=Raw(msgspec.json.encode(manifest))))
-    assert touched == {("ray.io/v1", "RayService")}
-    assert await interpreters.interpret(Operation.REPLICA, RAY_SERVICE) == (42, None)
-    revised = await interpreters.interpret(Operation.REVISE, RAY_SERVICE, 2)
-    groups = revised["spec"]["rayClusterConfig"]["workerGroupSpecs"]
-    assert [group["replicas"] for group in groups] == [0, 1]
-
-    interpreters.take(PolicyDeleted(key=key, uid="u"))
-    assert (await interpreters.interpret(Operation.REPLICA, RAY_SERVICE))[0] == 10
-
-
-async def test_kinds_without_scripts_or_rules_have_no_operations(interpreters: Interpreters) -> None:
-    for operation in (
-        Operation.REPLICA,
-        Operation.COMPONENT,
-        Operation.REVISE,
-        Operation.AGGREGATE,
-        Operation.DEPENDENCY,
-    ):
-        assert not interpreters.hook_enabled("ray.io/v1alpha1", "RayService", operation)

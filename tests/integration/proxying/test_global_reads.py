@@ -45,20 +45,6 @@ async def test_get_reads_from_the_cluster_that_has_the_object(world: ViewWorld) 
         assert found["spec"] == made["spec"]
 
 
-async def test_equal_names_are_listed_and_refused_alone(world: ViewWorld) -> None:
-    await world.create("member1", pod("a"))
-    await world.create("member2", pod("a"))
-    assert origins(await world.get(PODS_PATH)) == [("member1", "a"), ("member2", "a")]
-    refused = await world.get(f"{PODS_PATH}/a", status=409)
-    assert (refused["kind"], refused["reason"]) == ("Status", "Conflict")
-    assert "[member1, member2]" in refused["message"]
-
-
-async def test_an_object_that_no_cluster_has_is_not_found(world: ViewWorld) -> None:
-    refused = await world.get(f"{PODS_PATH}/a", status=404)
-    assert (refused["kind"], refused["reason"]) == ("Status", "NotFound")
-
-
 @pytest.mark.parametrize("version", ["", "0"])
 async def test_selectors_count(world: ViewWorld, version: str) -> None:
     await world.create("member1", pod("a", tier="web"))
@@ -86,23 +72,6 @@ async def test_version_zero_is_answered_from_what_is_at_hand(world: ViewWorld) -
     assert origins(found) == [("member1", "a")]
     assert found["kind"] == "PodList"
     assert (await world.get("/api/v1/pods", status=503))["reason"] == "ServiceUnavailable"
-
-
-async def test_pages_cross_clusters(world: ViewWorld) -> None:
-    for cluster, names in (("member1", "abc"), ("member2", "de")):
-        for name in names:
-            await world.create(cluster, pod(name))
-    seen, sizes, token = [], [], ""
-    while True:
-        page = await world.get(f"/api/v1/pods?limit=2&continue={token}")
-        seen += origins(page)
-        sizes.append(len(page["items"]))
-        assert sorted(read_version(page["metadata"]["resourceVersion"]).clusters) == ["member1", "member2"]
-        token = page["metadata"].get("continue", "")
-        if not token:
-            break
-    assert sizes == [2, 2, 1]
-    assert [name for _, name in seen] == list("abcde")
 
 
 async def test_a_page_that_ends_a_cluster_leads_to_the_next(world: ViewWorld) -> None:

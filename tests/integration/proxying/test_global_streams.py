@@ -96,15 +96,3 @@ async def test_connections_switch_and_carry_bytes(world: ViewWorld, kubelet: Kub
             assert await socket.receive_bytes() == b"\x01" + bytes([number]) * 50_000
     assert kubelet.asked[0][3] == "admin"
     await eventually(lambda: world.carried.count == 0)
-
-
-async def test_connections_to_equal_names_are_refused(world: ViewWorld, kubelet: Kubelet) -> None:
-    await world.create("member1", pod("a"))
-    for subresource in ("log", "exec?command=sh"):
-        assert (await world.get(f"{POD}/{subresource}", status=409))["reason"] == "Conflict"
-    assert not kubelet.asked
-
-
-async def test_connections_to_no_pod_are_not_found(world: ViewWorld, kubelet: Kubelet) -> None:
-    assert (await world.get("/api/v1/namespaces/default/pods/b/log", status=404))["reason"] == "NotFound"
-    assert not kubelet.asked

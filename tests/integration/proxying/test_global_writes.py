@@ -10,7 +10,7 @@ import pytest
 
 from services.search.union.provenance_marks import CACHED_FROM
 from services.search.union.version_map import VersionMap
-from tests.support.view_world import PREFIX, ViewWorld, config_map, pod
+from tests.support.view_world import PREFIX, ViewWorld, config_map
 from tests.support.waiting import eventually
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -33,15 +33,6 @@ async def test_an_object_that_was_read_can_be_written_back(world: ViewWorld) -> 
     assert written["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
     again = await world.ask("PUT", f"{MAPS}/a", {**written, "data": {"x": "3"}})
     assert again["data"] == {"x": "3"}, "versions of the member itself are taken, too"
-
-
-async def test_a_version_that_is_not_the_latest_is_a_conflict(world: ViewWorld) -> None:
-    await world.create("member1", config_map("a", x="1"))
-    found = await world.get(f"{MAPS}/a")
-    await world.ask("PUT", f"{MAPS}/a", {**found, "data": {"x": "2"}})
-    refused = await world.ask("PUT", f"{MAPS}/a", {**found, "data": {"x": "3"}}, status=409)
-    assert refused["reason"] == "Conflict"
-    assert (await in_member(world, "member1"))["data"] == {"x": "2"}
 
 
 async def test_an_object_of_another_cluster_is_not_overwritten(world: ViewWorld) -> None:
@@ -84,43 +75,6 @@ async def test_patches_and_deletions_reach_the_cluster(world: ViewWorld) -> None
         return not (await world.get(MAPS))["items"]
 
     await eventually(gone)
-
-
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-async def test_equal_names_are_not_written(world: ViewWorld, method: str) -> None:
-    for cluster in ("member1", "member2"):
-        await world.create(cluster, config_map("a", x=cluster))
-    body = None if method == "DELETE" else config_map("a", x="2")
-    refused = await world.ask(method, f"{MAPS}/a", body, status=409, content_type=MERGE)
-    assert refused["reason"] == "Conflict"
-    for cluster in ("member1", "member2"):
-        assert (await in_member(world, cluster))["data"] == {"x": cluster}
-
-
-async def test_creating_is_not_supported(world: ViewWorld) -> None:
-    refused = await world.ask("POST", MAPS, config_map("a"), status=405)
-    assert (refused["kind"], refused["reason"]) == ("Status", "MethodNotAllowed")
-
-
-async def test_deleting_a_collection_deletes_nothing(world: ViewWorld) -> None:
-    await world.create("member1", config_map("a"))
-    assert (await world.ask("DELETE", MAPS, status=404))["reason"] == "NotFound"
-    assert (await in_member(world, "member1"))["metadata"]["name"] == "a"
-
-
-async def test_a_write_to_nothing_is_not_found(world: ViewWorld) -> None:
-    refused = await world.ask("PUT", f"{MAPS}/a", config_map("a"), status=404)
-    assert refused["details"]["kind"] == "configmaps"
-
-
-async def test_status_is_written_where_the_object_is(world: ViewWorld) -> None:
-    await world.create("member2", pod("a"))
-    path = "/api/v1/namespaces/default/pods/a/status"
-    found = await world.get("/api/v1/namespaces/default/pods/a")
-    await world.ask("PUT", path, {**found, "status": {"phase": "Running"}})
-    assert (await world.members["member2"].client.get("/api/v1/namespaces/default/pods/a"))["status"][
-        "phase"
-    ] == "Running"
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])

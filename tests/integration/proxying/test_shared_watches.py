@@ -350,12 +350,14 @@ async def test_member_that_comes_is_waited_for(world: World, monkeypatch: pytest
 
 async def test_only_namespaces_of_registries_are_told(world: World) -> None:
     made = world[0]
-    for cluster in made.clusters[1:]:
-        made.coverage.become(cluster, {})
-    made.coverage.become("member0", {MAPS: Wanted(MAPS, "ConfigMap", frozenset(("shop",)))})
+    for cluster, namespaces in (("member0", ("shop",)), ("member1", ("bank", "default"))):
+        made.coverage.become(cluster, {MAPS: Wanted(MAPS, "ConfigMap", frozenset(namespaces))})
+    made.coverage.become("member2", {})
     async with watching(world, now(world)) as events:
         made.put("member0", "a")
-        made.coverage.become("member0", {})
+        made.put("member1", "b")
+        assert told(await events.next()) == ("ADDED", "member1", "b")
+        made.coverage.become("member1", {})
         assert await events.next() == {}
 
 

@@ -70,6 +70,7 @@ def test_texts_read_as_scripts_expect(machine: LuaMachine, expression: str, text
         "require('kube').resourceAdd.__globals__",
         "collectgarbage()",
         "newproxy()",
+        "setfenv(1, {})",
     ],
 )
 def test_closed_off_functions_raise(machine: LuaMachine, expression: str) -> None:
