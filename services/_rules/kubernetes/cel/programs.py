@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
+from services._rules.kubernetes.cel.shapes import Looks, Seen, Sized
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
 
 COST_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
-_FREE_OF_ESTIMATES: Final = 20_000
-"""Worst cases up to this are not looked at again with the sizes of the object."""
 _LIBRARIES: Final = "name: kubernetes\nextensions:\n" + "".join(
     f"- name: {name}\n"
     for name in ("optional", "bindings", "strings", "sets", "lists", "math", "two-var-comprehensions")
@@ -124,6 +125,14 @@ def _running_env(names: tuple[str, ...]) -> Any:
     return cel.NewEnv(config=_config(), variables=dict.fromkeys(names, cel.Type.DYN), functions=_running_functions())
 
 
+class Checked(msgspec.Struct, frozen=True):
+    """An expression that was found right."""
+
+    gives: str
+    """The name of the type of its result."""
+    tree: Node
+
+
 class Checker:
     """Checks expressions over variables of declared types."""
 
@@ -131,8 +140,8 @@ class Checker:
         declared = {name: _type(given) for name, given in types.items()}
         self._env = _cel().NewEnv(pool, config=_config(), variables=declared, functions=_checked_functions())
 
-    def check(self, expression: str) -> str:
-        """Return the name of the type of the result; raises CompileError."""
+    def check(self, expression: str) -> Checked:
+        """Return the expression with its types; raises CompileError."""
         _refuse_long(expression)
         try:
             compiled = self._env.compile(expression)
@@ -140,7 +149,7 @@ class Checker:
         except RuntimeError as error:
             raise CompileError(_issues(str(error))) from None
         _refuse(tree)
-        return str(compiled.return_type().name()).lower()
+        return Checked(str(compiled.return_type().name()).lower(), tree)
 
 
 def _refuse_long(expression: str) -> None:
@@ -179,17 +188,13 @@ class Program:
         self._grows = costs.grows(self.tree)
         self._fixed = 0 if self._grows else costs.cost(self.tree, {})
 
-    def cost_of(self, shapes: Mapping[str, costs.Shape]) -> int:
-        """Return the largest cost for variables of these shapes."""
-        return costs.cost(self.tree, shapes)
+    def cost_of(self, shapes: Mapping[str, Sized]) -> int:
+        """Return the largest cost for variables of these sizes."""
+        return costs.cost(self.tree, shapes) if self._grows else self._fixed
 
-    def cost_with(self, inputs: Inputs, worst: int | None = None) -> int:
-        """Return the largest cost of an evaluation with these inputs; `worst` is that with any."""
-        if not self._grows:
-            return self._fixed
-        if worst is not None and worst <= _FREE_OF_ESTIMATES:
-            return worst
-        return costs.cost(self.tree, inputs.shapes(self.uses))
+    def cost_with(self, inputs: Inputs) -> int:
+        """Return the largest cost of an evaluation with these inputs."""
+        return costs.cost(self.tree, inputs.sizes(self.uses)) if self._grows else self._fixed
 
     def evaluate(self, inputs: Inputs) -> Any:
         """Return the result; raises EvaluationError."""
@@ -208,12 +213,13 @@ class Program:
 class Inputs:
     """The variables of one evaluation or of several; they are taken over once for each environment."""
 
-    __slots__ = ("_activations", "_shapes", "values")
+    __slots__ = ("_activations", "_sizes", "looks", "values")
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
+        self.looks = Looks()
         self._activations: dict[int, Any] = {}
-        self._shapes: dict[str, costs.Shape] = {}
+        self._sizes: dict[str, Sized] = {}
 
     def activation(self, env: Any) -> Any:
         """Return the variables as an environment takes them."""
@@ -222,12 +228,13 @@ class Inputs:
             found = self._activations[id(env)] = env.Activation(self.values)
         return found
 
-    def shapes(self, names: frozenset[str]) -> dict[str, costs.Shape]:
-        """Return the sizes of those variables that are wanted."""
+    def sizes(self, names: frozenset[str]) -> dict[str, Sized]:
+        """Return the sizes of those variables that are wanted; what is looked up in them counts from now on."""
+        self.looks.count = 0
         for name in names & self.values.keys():
-            if name not in self._shapes:
-                self._shapes[name] = costs.shape_of(self.values[name])
-        return self._shapes
+            if name not in self._sizes:
+                self._sizes[name] = Seen([self.values[name]], self.looks)
+        return self._sizes
 
 
 _TEXTS: Final = (
