@@ -144,7 +144,7 @@ class _Checks:
                 uses_old = OLD in program.uses
             yield None
             tree = _with_old(checked.tree) if optional and name == "rule" else checked.tree
-            cost = estimates.estimate(tree, shapes)
+            cost = estimates.estimate(tree, shapes, kind.shape)
             if name == "rule":
                 cost = min(cost * times, estimates.UNLIMITED)
             self.spent.append((cost, f"{where}.{name}"))

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from services._rules.kubernetes.cel.shapes import Sized
+from services._rules.kubernetes.cel.shapes import Shape, Sized
 from services._rules.kubernetes.cel.syntax import CONSTANT, HAS, LIST, MAP, Loop, Node, Typed
 
 UNLIMITED: Final = (1 << 64) - 1
@@ -33,6 +33,11 @@ UNKNOWN: Final[Range] = (0, UNLIMITED)
 _ONE: Final[Range] = (1, 1)
 
 
+UNDECLARED: Final = Shape()
+_ROOT: Final = ""
+"""The name in scopes under which the whole value stands: what is taken from a made value counts as large as that."""
+
+
 class _Entry(msgspec.Struct, frozen=True):
     """The sizes inside a list or map that an expression makes itself."""
 
@@ -47,16 +52,16 @@ class _Part(msgspec.Struct, frozen=True):
     cost: int
     size: Range | None = None
     shape: Sized | None = None
-    """What the schema declares for it, where it is a place in the object."""
+    """What the schema declares for it, where it is a place in the object; UNDECLARED for one that the schema lacks."""
     entry: _Entry | None = None
 
 
 Scope = Mapping[str, _Part]
 
 
-def estimate(node: Node, variables: Mapping[str, Sized]) -> int:
-    """Return the largest cost of evaluating a checked tree."""
-    scope = {name: _Part(0, (0, shape.size), shape) for name, shape in variables.items()}
+def estimate(node: Node, variables: Mapping[str, Sized], whole: Sized) -> int:
+    """Return the largest cost of evaluating a checked tree; `whole` is the value that it is about."""
+    scope = {name: _Part(0, (0, shape.size), shape) for name, shape in {**variables, _ROOT: whole}.items()}
     return _part(node, scope).cost
 
 
@@ -85,7 +90,30 @@ def _scalar(kind: Typed) -> bool:
 
 
 def _place(shape: Sized | None) -> Range | None:
-    return None if shape is None else (0, shape.size)
+    return None if shape is None or shape is UNDECLARED else (0, shape.size)
+
+
+def _below(part: _Part, scope: Scope, find: Callable[[Sized], Sized | None]) -> Sized | None:
+    """Return what is declared for a place below another."""
+    if part.shape is None:
+        return scope[_ROOT].shape
+    return UNDECLARED if part.shape is UNDECLARED else find(part.shape) or UNDECLARED
+
+
+def _field(name: str) -> Callable[[Sized], Sized | None]:
+    # Values of maps that are selected as if they were fields have no declared size.
+    return lambda shape: shape.field(name) if shape.keys is None else None
+
+
+def _items(shape: Sized) -> Sized | None:
+    return shape.items
+
+
+def _keys(shape: Sized) -> Sized | None:
+    return _FREE if shape.keys is not None else None
+
+
+_FREE: Final = Shape(0)
 
 
 def _part(node: Node, scope: Scope) -> _Part:
@@ -125,8 +153,7 @@ def _select(node: Node, scope: Scope) -> _Part:
         return _Part(of.cost, _ONE)
     kind = node.target.kind
     step = 1 if kind.message or kind.name in _OF_FIELDS else 0
-    # Values of maps that are selected as if they were fields have no declared size.
-    shape = of.shape.field(node.name) if of.shape is not None and of.shape.keys is None else None
+    shape = _below(of, scope, _field(node.name))
     size = _place(shape) or (_ONE if _scalar(node.kind) else None)
     return _Part(_capped(of.cost + step), size, shape)
 
@@ -155,7 +182,7 @@ def _loop(node: Node, scope: Scope) -> _Part:
     if _binds(loop):
         result = _part(loop.result, outer)
         return _Part(_capped(over.cost + start.cost + result.cost), result.size, entry=result.entry)
-    inner = {**outer, **_items_of(loop, over)}
+    inner = {**outer, **_items_of(loop, over, scope)}
     again, step = _part(loop.condition, inner), _part(loop.step, inner)
     result = _part(loop.result, outer)
     rounds = over.size or UNKNOWN
@@ -175,7 +202,7 @@ def _binds(loop: Loop) -> bool:
     return empty and loop.condition.form == CONSTANT and loop.condition.value is False
 
 
-def _items_of(loop: Loop, over: _Part) -> dict[str, _Part]:
+def _items_of(loop: Loop, over: _Part, scope: Scope) -> dict[str, _Part]:
     """Return what the variables of a loop stand for."""
     shape, entry = over.shape, over.entry
     if entry is not None:
@@ -184,10 +211,8 @@ def _items_of(loop: Loop, over: _Part) -> dict[str, _Part]:
         listed = shape.keys is None
     else:
         listed = loop.over.kind.name == "list"
-    value = _Part(0, entry.value if entry is not None else None, shape.items if shape is not None else None)
-    key = _Part(0, entry.key if entry is not None else None)
-    if entry is None and not listed and shape is not None and shape.keys is not None:
-        key = _Part(0, (0, 0))
+    value = _Part(0, entry.value if entry is not None else None, _below(over, scope, _items))
+    key = _Part(0, entry.key if entry is not None else None, _below(over, scope, _keys))
     if loop.second:
         return {loop.variable: key, loop.second: value}
     return {loop.variable: value if listed else key}
@@ -226,7 +251,7 @@ def _call(node: Node, scope: Scope) -> _Part:
     shape = None
     entry = None
     if node.name == "_[_]":
-        shape = parts[0].shape.items if parts[0].shape is not None else None
+        shape = _below(parts[0], scope, _items)
         size = parts[0].entry.value if parts[0].entry is not None else None
     elif node.name == "_+_" and parts[0].entry is not None and parts[1].entry is not None:
         one, other = parts[0].entry, parts[1].entry
