@@ -21,6 +21,8 @@ class Budget:
         self._cost = cost
         self._seconds = seconds
         self._assumed: list[tuple[Program, Inputs, int]] = []
+        self.spent = 0
+        """Units of cost of all that was begun, and the values that were looked at for them."""
 
     def evaluate(self, program: Program, inputs: Inputs, worst: int | None = None) -> Any:
         """Evaluate a program and take its cost; raises CostExceeded, EvaluationError and BudgetSpent.
@@ -30,23 +32,27 @@ class Budget:
         self._take(program, inputs, worst)
         if self._cost < 0 or self._seconds < 0:
             raise BudgetSpent
+        seen = program.take_over(inputs)
         begun = time.thread_time()
         try:
-            return program.evaluate(inputs)
+            return program.result(seen)
         finally:
             self._seconds -= time.thread_time() - begun
 
     def _take(self, program: Program, inputs: Inputs, worst: int | None) -> None:
         if worst is not None and worst <= costs.LIMIT_PER_EVALUATION:
             self._cost -= worst
+            self.spent += worst
             self._assumed.append((program, inputs, worst))
             if self._cost < 0:
                 self._look_again()
             return
         cost = program.cost_with(inputs)
+        self.spent += inputs.looks.count
         if cost > costs.LIMIT_PER_EVALUATION:
             raise CostExceeded(COST_EXCEEDED)
         self._cost -= cost
+        self.spent += cost
 
     def _look_again(self) -> None:
         """Put what the evaluations can have cost with the sizes of their inputs in place of what was assumed."""

@@ -160,7 +160,9 @@ class _Checks:
 
 def _with_old(tree: Node) -> Node:
     """Return what was written of a rule whose old value is made optional around it."""
-    return tree.loop.result if tree.form == LOOP and tree.loop is not None and tree.loop.result_variable == OLD else tree
+    return (
+        tree.loop.result if tree.form == LOOP and tree.loop is not None and tree.loop.result_variable == OLD else tree
+    )
 
 
 def _parts(schema: Schema) -> Iterator[tuple[Schema, None]]:

@@ -27,7 +27,7 @@ _NEW_MAP: Final = 30
 _AUTHORIZER_CHECK: Final = 350_000
 _CEILING: Final = 1 << 62
 _NOTHING: Final = Shape(0)
-_LOGIC: Final = frozenset({"_&&_", "_||_", "@not_strictly_false", "not_strictly_false"})
+_LOGIC: Final = frozenset({"_&&_", "_||_"})
 _COMPARISONS: Final = frozenset({"_<_", "_>_", "_<=_", "_>=_", "_==_", "_!=_"})
 
 

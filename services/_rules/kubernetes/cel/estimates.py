@@ -140,7 +140,8 @@ def _constant_size(value: object) -> Range:
 def _ident(node: Node, scope: Scope) -> _Part:
     known = scope.get(node.name)
     if known is None:
-        return _Part(1, _ONE if _scalar(node.kind) else None)
+        # The name of a type.
+        known = scope[_ROOT]
     size = _place(known.shape) or (_ONE if _scalar(node.kind) else known.size)
     return _Part(1, size, known.shape, known.entry)
 
@@ -447,9 +448,7 @@ _BY_NAME: Final[dict[str, Rule]] = {
 """The functions of the libraries of Kubernetes that cost more than 1, and the operators that cost less."""
 
 _COMPARISONS: Final = ("equals", "not_equals") + tuple(
-    f"{name}_{kind}"
-    for name in ("less", "greater", "less_equals", "greater_equals")
-    for kind in ("string", "bytes")
+    f"{name}_{kind}" for name in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")
 )
 _BY_OVERLOAD: Final[dict[str, Rule]] = {
     **dict.fromkeys(_COMPARISONS, _compared),

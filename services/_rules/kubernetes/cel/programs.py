@@ -15,6 +15,7 @@ import msgspec
 
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
+from services._rules.kubernetes.cel.selections import Selection, pruned, selected
 from services._rules.kubernetes.cel.shapes import Looks, Seen, Sized
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
 
@@ -177,6 +178,7 @@ class Program:
 
     def __init__(self, expression: str, names: tuple[str, ...]) -> None:
         _refuse_long(expression)
+        self._names = names
         self._env = _running_env(names)
         try:
             self._compiled = self._env.compile(expression)
@@ -185,6 +187,7 @@ class Program:
             raise CompileError(_issues(str(error))) from None
         _refuse(self.tree)
         self.uses = variables(self.tree)
+        self.selection = selected(self.tree)
         self._grows = costs.grows(self.tree)
         self._fixed = 0 if self._grows else costs.cost(self.tree, {})
 
@@ -196,10 +199,18 @@ class Program:
         """Return the largest cost of an evaluation with these inputs."""
         return costs.cost(self.tree, inputs.sizes(self.uses)) if self._grows else self._fixed
 
+    def take_over(self, inputs: Inputs) -> Any:
+        """Return what the expression sees of the inputs, as it is evaluated with."""
+        return inputs.activation(self._env, self._names, self.selection)
+
     def evaluate(self, inputs: Inputs) -> Any:
         """Return the result; raises EvaluationError."""
+        return self.result(self.take_over(inputs))
+
+    def result(self, activation: Any) -> Any:
+        """Return the result with inputs that are taken over; raises EvaluationError."""
         try:
-            result = self._compiled.eval(inputs.activation(self._env))
+            result = self._compiled.eval(activation)
             kind = result.type()
             if kind == _cel().Type.ERROR or kind == _cel().Type.UNKNOWN:
                 raise _failure(str(result.value()))
@@ -211,22 +222,29 @@ class Program:
 
 
 class Inputs:
-    """The variables of one evaluation or of several; they are taken over once for each environment."""
+    """The variables of one evaluation or of several."""
 
-    __slots__ = ("_activations", "_sizes", "looks", "values")
+    __slots__ = ("_activations", "_selection", "_sizes", "looks", "values")
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    def __init__(self, values: dict[str, Any], selection: Selection | None = None) -> None:
+        """`selection` is what all expressions select that are evaluated with them: it is taken over once for all."""
         self.values = values
         self.looks = Looks()
+        self._selection = selection
         self._activations: dict[int, Any] = {}
         self._sizes: dict[str, Sized] = {}
 
-    def activation(self, env: Any) -> Any:
+    def activation(self, env: Any, names: tuple[str, ...], selection: Selection) -> Any:
         """Return the variables as an environment takes them."""
+        if self._selection is None:
+            return env.Activation(self._pruned(names, selection))
         found = self._activations.get(id(env))
         if found is None:
-            found = self._activations[id(env)] = env.Activation(self.values)
+            found = self._activations[id(env)] = env.Activation(self._pruned(names, self._selection))
         return found
+
+    def _pruned(self, names: tuple[str, ...], selection: Selection) -> dict[str, Any]:
+        return {name: pruned(self.values.get(name), selection.get(name, {})) for name in names}
 
     def sizes(self, names: frozenset[str]) -> dict[str, Sized]:
         """Return the sizes of those variables that are wanted; what is looked up in them counts from now on."""

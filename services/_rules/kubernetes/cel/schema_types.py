@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.kubernetes.cel.shapes import Shape
 from services._rules.kubernetes.cel.functions import OPAQUE_TYPES
+from services._rules.kubernetes.cel.shapes import Shape
 
 Schema = Mapping[str, Any]
 Convert = Callable[[Any], Any]

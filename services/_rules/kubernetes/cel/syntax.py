@@ -85,12 +85,18 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         part = stack.pop()
         yield part
-        stack += part.args
-        if part.target is not None:
-            stack.append(part.target)
-        if part.loop is not None:
-            loop = part.loop
-            stack += (loop.over, loop.start, loop.condition, loop.step, loop.result)
+        stack += children(part)
+
+
+def children(node: Node) -> list[Node]:
+    """Return the nodes right below one."""
+    found = list(node.args)
+    if node.target is not None:
+        found.append(node.target)
+    if node.loop is not None:
+        loop = node.loop
+        found += (loop.over, loop.start, loop.condition, loop.step, loop.result)
+    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -218,7 +224,9 @@ def _typed(data: bytes) -> Typed:
                 return Typed("param")
             case 14 if isinstance(value, bytes):
                 inner = _all(value, 2)
-                return Typed("optional" if _text(value, 1) == "optional_type" else "dyn", _typed(inner[0]) if inner else None)
+                return Typed(
+                    "optional" if _text(value, 1) == "optional_type" else "dyn", _typed(inner[0]) if inner else None
+                )
             case _:
                 continue
     return DYN
