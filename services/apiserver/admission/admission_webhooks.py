@@ -17,7 +17,6 @@ from services._rules.kubernetes.selectors import Selector
 from services._rules.kubernetes.validation.field_errors import invalid
 from services.apiserver.admission.chain import Attributes
 from services.apiserver.admission.match_constraints import namespace_of, selector_of, selects, version_of
-from services.apiserver.admission.policy_plugin import conditions_hold
 from services.apiserver.admission.scales import set_replicas
 from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, check_response, send
 from services.apiserver.admission.webhook_reviews import BODIES, as_version, internal, other_kind, review_of, seen
@@ -113,7 +112,7 @@ class Webhooks:
         again: list[tuple[Hook, Kind]] = []
         changed_after: set[int] = set()
         for hook in hooks:
-            kind = self._match(hook, attributes)
+            kind = await self._match(hook, attributes)
             if kind is None:
                 continue
             if await self._mutate_one(hook, kind, attributes):
@@ -129,7 +128,7 @@ class Webhooks:
         hooks = self._of(VALIDATING)
         if not hooks or self._exempt(attributes):
             return
-        matching = [(h, k) for h in hooks if (k := self._match(h, attributes)) is not None]
+        matching = [(h, k) for h in hooks if (k := await self._match(h, attributes)) is not None]
         if not matching:
             return
         calls = [self._review(h, k, attributes, mutating=False) for h, k in matching]
@@ -145,20 +144,20 @@ class Webhooks:
         resource = attributes.kind.resource
         return resource.group == GROUP and resource.plural in (MUTATING, VALIDATING)
 
-    def _match(self, hook: Hook, attributes: Attributes) -> Kind | None:
+    async def _match(self, hook: Hook, attributes: Attributes) -> Kind | None:
         """The kind in whose version the webhook is to be called; None when the write does not concern it."""
         kind = version_of(hook.rules, attributes, self._registry, equivalent=hook.equivalent)
         if kind is None or not selects(hook.objects, attributes):
             return None
         if hook.namespaces is not None and not self._namespace_matches(hook.namespaces, attributes):
             return None
-        return kind if not hook.conditions or self._meets(hook, kind, attributes) else None
+        return kind if not hook.conditions or await self._meets(hook, kind, attributes) else None
 
-    def _meets(self, hook: Hook, kind: Kind, attributes: Attributes) -> bool:
+    async def _meets(self, hook: Hook, kind: Kind, attributes: Attributes) -> bool:
         """Whether a write meets the match conditions; raises ApiError where that cannot be told and matters."""
         review = Review(attributes, kind, namespace_of(attributes, self._store), self.decide)
         try:
-            return conditions_hold(hook.conditions, review)
+            return await review.holds(hook.conditions)
         except ExpressionFailed as e:
             if hook.ignore:
                 return False

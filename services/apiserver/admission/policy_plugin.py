@@ -1,6 +1,6 @@
 """The admission plugin that obeys ValidatingAdmissionPolicies where bindings put them into force."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -107,13 +107,13 @@ class AdmissionPolicies:
             return
         refusal: ApiError | None = None
         for policy in policies:
-            for binding, violation in self._violations(policy, attributes):
+            async for binding, violation in self._violations(policy, attributes):
                 error = self._act(policy, binding, violation, attributes)
                 refusal = refusal or error
         if refusal is not None:
             raise refusal
 
-    def _violations(self, policy: Policy, attributes: Attributes) -> Iterator[tuple[Binding, Violation]]:
+    async def _violations(self, policy: Policy, attributes: Attributes) -> AsyncIterator[tuple[Binding, Violation]]:
         kind = policy.constraints.match(attributes, self._store, self._registry, without_rules=False)
         if kind is None:
             return
@@ -128,7 +128,7 @@ class AdmissionPolicies:
             try:
                 for params in self._params(policy, binding, attributes):
                     review.with_params(params, policy.variables)
-                    for violation in _found(policy, review, attributes.call.annotations):
+                    async for violation in _found(policy, review, attributes.call.annotations):
                         yield binding, violation
             except Misconfigured as error:
                 if policy.fails:
@@ -209,10 +209,10 @@ def _note(policy: Policy, binding: Binding, violation: Violation, annotations: d
     annotations[_FAILURES] = msgspec.json.encode(known).decode()
 
 
-def _found(policy: Policy, review: Review, annotations: dict[str, str]) -> Iterator[Violation]:
+async def _found(policy: Policy, review: Review, annotations: dict[str, str]) -> AsyncIterator[Violation]:
     """Evaluate a policy on a write with one parameter; what is for the audit log goes into `annotations`."""
     try:
-        if not conditions_hold(policy.conditions, review):
+        if not await review.holds(policy.conditions):
             return
     except ExpressionFailed as error:
         if policy.fails:
@@ -220,14 +220,14 @@ def _found(policy: Policy, review: Review, annotations: dict[str, str]) -> Itera
         return
     for item in policy.validations:
         try:
-            if review.evaluate(item["expression"]) is not True:
-                yield Violation(_message(item, review), item.get("reason") or "")
+            if await review.evaluate(item["expression"]) is not True:
+                yield Violation(await _message(item, review), item.get("reason") or "")
         except ExpressionFailed as error:
             if policy.fails:
                 yield Violation(f"expression '{item['expression'].strip()}' resulted in error: {error}")
     for item in policy.annotations:
         try:
-            value = review.evaluate(item["valueExpression"])
+            value = await review.evaluate(item["valueExpression"])
             if isinstance(value, str):
                 annotations[f"{policy.name}/{item['key']}"] = value[:_LONGEST_ANNOTATION]
         except ExpressionFailed as error:
@@ -235,24 +235,10 @@ def _found(policy: Policy, review: Review, annotations: dict[str, str]) -> Itera
                 yield Violation(f"expression '{item['valueExpression'].strip()}' resulted in error: {error}")
 
 
-def conditions_hold(conditions: list[Manifest], review: Review) -> bool:
-    """Return whether a write meets all conditions; one that fails counts only if no other is false."""
-    failed: list[str] = []
-    for condition in conditions:
-        try:
-            if review.evaluate(condition["expression"]) is not True:
-                return False
-        except ExpressionFailed as error:
-            failed.append(f"match condition {condition['name']!r} resulted in error: {error}")
-    if failed:
-        raise ExpressionFailed("; ".join(failed))
-    return True
-
-
-def _message(item: Manifest, review: Review) -> str:
+async def _message(item: Manifest, review: Review) -> str:
     if given := item.get("messageExpression"):
         try:
-            text: Any = review.evaluate(given)
+            text: Any = await review.evaluate(given)
         except ExpressionFailed:
             text = ""
         text = text.strip() if isinstance(text, str) else ""

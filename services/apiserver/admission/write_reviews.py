@@ -1,9 +1,11 @@
 """What expressions see of one write, and evaluating them on it within its budget."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.cel.costs import LIMIT_OF_CONDITIONS
 from services._rules.kubernetes.cel.functions import DECIDE
 from services._rules.kubernetes.cel.programs import CompileError, EvaluationError, Inputs, Program
 from services._rules.kubernetes.cel.reviews import compile_expression
@@ -18,6 +20,10 @@ Decide = Callable[[Identity, Mapping[str, str]], tuple[bool, str]]
 _OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
+TURN: Final = 50_000
+"""Units of cost after which others get their turn on the event loop."""
+
+
 class ExpressionFailed(Exception):
     """An expression that has no result for this write; the text says why."""
 
@@ -29,6 +35,7 @@ class Review:
         self._identity = attributes.call.user
         self._decide = decide
         self._budget = Budget()
+        self._turn_at = TURN
         request = request_of(attributes, kind)
         self._values: dict[str, Any] = {
             "object": _as(attributes.new, attributes.kind, kind),
@@ -44,20 +51,49 @@ class Review:
         self._problems: dict[str, str] = {}
 
     def with_params(self, params: Manifest | None, variables: list[Manifest]) -> None:
-        """Begin with another parameter; variables are evaluated again."""
+        """Begin with another parameter and a budget of its own; variables are evaluated again."""
+        self._begin(Budget())
         self._values = {**self._values, "params": params, "variables": {}}
         self._inputs = Inputs(self._values)
         self._sources = {item["name"]: item["expression"] for item in variables}
         self._problems = {}
 
-    def evaluate(self, expression: str) -> Any:
-        """Return the result of an expression; raises ExpressionFailed."""
+    async def holds(self, conditions: list[Manifest]) -> bool:
+        """Return whether the write meets all match conditions, which have a budget of their own.
+
+        One that fails counts only if no other is false: then ExpressionFailed is raised.
+        """
+        failed: list[str] = []
+        budget = self._budget
+        self._begin(Budget(LIMIT_OF_CONDITIONS))
+        try:
+            for condition in conditions:
+                try:
+                    if await self.evaluate(condition["expression"]) is not True:
+                        return False
+                except ExpressionFailed as error:
+                    failed.append(f"match condition {condition['name']!r} resulted in error: {error}")
+        finally:
+            self._begin(budget)
+        if failed:
+            raise ExpressionFailed("; ".join(failed))
+        return True
+
+    def _begin(self, budget: Budget) -> None:
+        self._budget = budget
+        self._turn_at = budget.spent + TURN
+
+    async def evaluate(self, expression: str) -> Any:
+        """Return the result of an expression, after a turn of others where one is due; raises ExpressionFailed."""
+        if self._budget.spent >= self._turn_at:
+            self._turn_at = self._budget.spent + TURN
+            await asyncio.sleep(0)
         try:
             program = compile_expression(expression.strip())
         except CompileError as error:
             raise ExpressionFailed(f"compilation failed: {error}") from None
         if "variables" in program.uses:
-            self._provide(program)
+            await self._provide(program)
         token = DECIDE.set(self._answer)
         try:
             return self._budget.evaluate(program, self._inputs)
@@ -73,7 +109,7 @@ class Review:
         finally:
             DECIDE.reset(token)
 
-    def _provide(self, program: Program) -> None:
+    async def _provide(self, program: Program) -> None:
         """Evaluate the variables that an expression mentions; one that fails stays out, as it may not be needed."""
         for part in walk(program.tree):
             if part.form != SELECT or part.target is None or part.target.form != IDENT:
@@ -85,7 +121,7 @@ class Review:
             # Each sees the ones before it only, so that they cannot go in circles.
             source = self._sources.pop(name)
             try:
-                value = self.evaluate(source)
+                value = await self.evaluate(source)
             except ExpressionFailed as error:
                 self._problems[name] = str(error)
                 continue

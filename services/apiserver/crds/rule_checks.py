@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.kubernetes.cel import costs
+from services._rules.kubernetes.cel import costs, estimates
 from services._rules.kubernetes.cel.programs import Checker, CompileError, load
 from services._rules.kubernetes.cel.schema_types import LARGEST_REQUEST, Type, Types
+from services._rules.kubernetes.cel.shapes import SMALL
+from services._rules.kubernetes.cel.syntax import LOOP, Node
 from services._rules.kubernetes.patch.go_text import go_quote
 from services._rules.kubernetes.validation.field_errors import (
     FieldError,
@@ -40,8 +42,8 @@ class _Place(msgspec.Struct, frozen=True):
     """Where in the schema rules stand."""
 
     path: str
-    times: int = 1
-    """How often they can be evaluated on one object."""
+    times: int | None = 1
+    """How often they can be evaluated on one object; None where only the size of a request limits that."""
     uncorrelated: str = ""
     """The outermost part around them whose items have no old value; empty where all have."""
 
@@ -68,10 +70,10 @@ class _Checks:
             self.types.of(schema)
         self._pool = self.types.pool()
         yield from self._node(self._schema, _Place(path), self._schema)
-        total = min(sum(cost for cost, _ in self.spent), 1 << 62)
+        total = min(sum(cost for cost, _ in self.spent), estimates.UNLIMITED)
         if total > costs.LIMIT_OF_SCHEMA:
             for cost, where in sorted(self.spent, reverse=True)[:_SHOWN_SHARES]:
-                if cost * 100 > total:
+                if cost * 100 >= costs.LIMIT_OF_SCHEMA:
                     yield forbidden(where, _SHARE)
             yield forbidden(path, _too_expensive(_SCHEMA_TOTAL, total, costs.LIMIT_OF_SCHEMA))
 
@@ -90,14 +92,12 @@ class _Checks:
             if isinstance(item, dict) and has_rules(item):
                 real = typed.get(name) if isinstance(typed.get(name), dict) else item
                 assert isinstance(real, dict)
-                kind = self.types.of(real)
                 most = typed.get(limit)
-                if most is None:
-                    most = LARGEST_REQUEST // ((kind.smallest if kind is not None else 1) + 1)
+                times = None if most is None or place.times is None else place.times * max(0, most)
                 kept = {"items": typed.get("x-kubernetes-list-type") == "map"}
                 related = kept.get(name, typed.get("x-kubernetes-map-type") != "atomic")
                 apart = place.uncorrelated or ("" if related else place.path)
-                inner = _Place(f"{place.path}.{name}", place.times * max(1, most), apart)
+                inner = _Place(f"{place.path}.{name}", times, apart)
                 yield from self._node(item, inner, real)
 
     def _rules(self, schema: Schema, place: _Place, typed: Schema) -> Iterator[FieldError | None]:
@@ -109,7 +109,7 @@ class _Checks:
             if problems:
                 continue
             if kind is None:
-                kind = self.types.of(typed, resource=typed is self._schema) or Type("dyn", 1, costs.SMALL)
+                kind = self.types.of(typed, resource=typed is self._schema) or Type("dyn", 1, SMALL)
             yield from self._expressions(rule, where, place, kind)
 
     def _expressions(self, rule: dict[str, Any], where: str, place: _Place, kind: Type) -> Iterator[FieldError | None]:
@@ -119,6 +119,8 @@ class _Checks:
             self._checkers[kind.name] = checker
         shapes = {SELF: kind.shape, OLD: kind.shape}
         optional = bool(rule.get("optionalOldSelf"))
+        # However deep lists stand in lists: a request holds no more such values.
+        times = LARGEST_REQUEST // (kind.smallest + 1) if place.times is None else place.times
         uses_old = False
         for name, wanted, problem in (
             ("rule", "bool", "cel expression must evaluate to a bool"),
@@ -129,19 +131,22 @@ class _Checks:
                 continue
             text = optional_old(text) if optional and name == "rule" else text
             try:
-                given = checker.check(text)
+                checked = checker.check(text)
                 program = compiled(text)
             except CompileError as error:
                 prefix = "" if name == "rule" else f"{name} "
                 yield invalid(f"{where}.{name}", _go_rule(rule), f"{prefix}compilation failed: {error}")
                 continue
-            if given not in (wanted, "dyn"):
+            if checked.gives not in (wanted, "dyn"):
                 yield invalid(f"{where}.{name}", _go_rule(rule), problem)
                 continue
             if name == "rule":
                 uses_old = OLD in program.uses
             yield None
-            cost = min(program.cost_of(shapes) * place.times, 1 << 62)
+            tree = _with_old(checked.tree) if optional and name == "rule" else checked.tree
+            cost = estimates.estimate(tree, shapes, kind.shape)
+            if name == "rule":
+                cost = min(cost * times, estimates.UNLIMITED)
             self.spent.append((cost, f"{where}.{name}"))
             if cost > costs.LIMIT_OF_RULE:
                 yield forbidden(f"{where}.{name}", _too_expensive(f"estimated {name} cost", cost, costs.LIMIT_OF_RULE))
@@ -151,6 +156,13 @@ class _Checks:
         elif not uses_old and rule.get("optionalOldSelf") is not None:
             text = "may not be set if oldSelf is not used in rule"
             yield invalid(f"{where}.optionalOldSelf", optional, text)
+
+
+def _with_old(tree: Node) -> Node:
+    """Return what was written of a rule whose old value is made optional around it."""
+    return (
+        tree.loop.result if tree.form == LOOP and tree.loop is not None and tree.loop.result_variable == OLD else tree
+    )
 
 
 def _parts(schema: Schema) -> Iterator[tuple[Schema, None]]:

@@ -11,6 +11,7 @@ import msgspec
 
 from services._rules.kubernetes.cel.programs import CompileError, CostExceeded, EvaluationError, Inputs, Program, load
 from services._rules.kubernetes.cel.schema_types import Type, Types, seen
+from services._rules.kubernetes.cel.selections import Selection, together
 from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, forbidden, invalid, required
 from services.apiserver.core.rule_budget import Budget, BudgetSpent
 from services.apiserver.crds.structural import any_schema
@@ -67,6 +68,11 @@ class Rule:
             self.message = compiled(given)
         self.name = (raw.get("message") or text).strip()
 
+    @property
+    def programs(self) -> list[Program]:
+        """The rule itself and its message."""
+        return [self.program] if self.message is None else [self.program, self.message]
+
     def failed(self) -> str:
         """Return the text for a rule that does not hold, but for that of a message expression."""
         message = (self.raw.get("message") or "").strip()
@@ -95,6 +101,7 @@ class RuleNode:
         self.type: str = schema.get("type", "")
         self._raw = list(_own_rules(schema)) if self.kind is not None else []
         self._rules: list[Rule] | None = None
+        self._selection: Selection | None = None
         self._fields = {
             name: RuleNode(field, types) for name, field in schema.get("properties", {}).items() if has_rules(field)
         }
@@ -179,7 +186,10 @@ class RuleNode:
             return
         has_old = place.old is not None
         old = seen(self.kind, place.old) if has_old else None
-        inputs = Inputs({SELF: seen(self.kind, place.value), OLD: old, HAS_OLD: has_old})
+        if self._selection is None:
+            self._selection = together(program.selection for rule in rules for program in rule.programs)
+        values = {SELF: seen(self.kind, place.value), OLD: old, HAS_OLD: has_old}
+        inputs = Inputs(values, self._selection)
         for rule in rules:
             if rule.uses_old and not has_old and not rule.optional:
                 continue

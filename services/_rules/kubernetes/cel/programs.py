@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
+from services._rules.kubernetes.cel.selections import Selection, pruned, selected
+from services._rules.kubernetes.cel.shapes import Looks, Seen, Sized
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
 
 COST_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
-_FREE_OF_ESTIMATES: Final = 20_000
-"""Worst cases up to this are not looked at again with the sizes of the object."""
 _LIBRARIES: Final = "name: kubernetes\nextensions:\n" + "".join(
     f"- name: {name}\n"
     for name in ("optional", "bindings", "strings", "sets", "lists", "math", "two-var-comprehensions")
@@ -124,6 +126,14 @@ def _running_env(names: tuple[str, ...]) -> Any:
     return cel.NewEnv(config=_config(), variables=dict.fromkeys(names, cel.Type.DYN), functions=_running_functions())
 
 
+class Checked(msgspec.Struct, frozen=True):
+    """An expression that was found right."""
+
+    gives: str
+    """The name of the type of its result."""
+    tree: Node
+
+
 class Checker:
     """Checks expressions over variables of declared types."""
 
@@ -131,8 +141,8 @@ class Checker:
         declared = {name: _type(given) for name, given in types.items()}
         self._env = _cel().NewEnv(pool, config=_config(), variables=declared, functions=_checked_functions())
 
-    def check(self, expression: str) -> str:
-        """Return the name of the type of the result; raises CompileError."""
+    def check(self, expression: str) -> Checked:
+        """Return the expression with its types; raises CompileError."""
         _refuse_long(expression)
         try:
             compiled = self._env.compile(expression)
@@ -140,7 +150,7 @@ class Checker:
         except RuntimeError as error:
             raise CompileError(_issues(str(error))) from None
         _refuse(tree)
-        return str(compiled.return_type().name()).lower()
+        return Checked(str(compiled.return_type().name()).lower(), tree)
 
 
 def _refuse_long(expression: str) -> None:
@@ -168,6 +178,7 @@ class Program:
 
     def __init__(self, expression: str, names: tuple[str, ...]) -> None:
         _refuse_long(expression)
+        self._names = names
         self._env = _running_env(names)
         try:
             self._compiled = self._env.compile(expression)
@@ -176,25 +187,30 @@ class Program:
             raise CompileError(_issues(str(error))) from None
         _refuse(self.tree)
         self.uses = variables(self.tree)
+        self.selection = selected(self.tree)
         self._grows = costs.grows(self.tree)
         self._fixed = 0 if self._grows else costs.cost(self.tree, {})
 
-    def cost_of(self, shapes: Mapping[str, costs.Shape]) -> int:
-        """Return the largest cost for variables of these shapes."""
-        return costs.cost(self.tree, shapes)
+    def cost_of(self, shapes: Mapping[str, Sized]) -> int:
+        """Return the largest cost for variables of these sizes."""
+        return costs.cost(self.tree, shapes) if self._grows else self._fixed
 
-    def cost_with(self, inputs: Inputs, worst: int | None = None) -> int:
-        """Return the largest cost of an evaluation with these inputs; `worst` is that with any."""
-        if not self._grows:
-            return self._fixed
-        if worst is not None and worst <= _FREE_OF_ESTIMATES:
-            return worst
-        return costs.cost(self.tree, inputs.shapes(self.uses))
+    def cost_with(self, inputs: Inputs) -> int:
+        """Return the largest cost of an evaluation with these inputs."""
+        return costs.cost(self.tree, inputs.sizes(self.uses)) if self._grows else self._fixed
+
+    def take_over(self, inputs: Inputs) -> Any:
+        """Return what the expression sees of the inputs, as it is evaluated with."""
+        return inputs.activation(self._env, self._names, self.selection)
 
     def evaluate(self, inputs: Inputs) -> Any:
         """Return the result; raises EvaluationError."""
+        return self.result(self.take_over(inputs))
+
+    def result(self, activation: Any) -> Any:
+        """Return the result with inputs that are taken over; raises EvaluationError."""
         try:
-            result = self._compiled.eval(inputs.activation(self._env))
+            result = self._compiled.eval(activation)
             kind = result.type()
             if kind == _cel().Type.ERROR or kind == _cel().Type.UNKNOWN:
                 raise _failure(str(result.value()))
@@ -206,28 +222,37 @@ class Program:
 
 
 class Inputs:
-    """The variables of one evaluation or of several; they are taken over once for each environment."""
+    """The variables of one evaluation or of several."""
 
-    __slots__ = ("_activations", "_shapes", "values")
+    __slots__ = ("_activations", "_selection", "_sizes", "looks", "values")
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    def __init__(self, values: dict[str, Any], selection: Selection | None = None) -> None:
+        """`selection` is what all expressions select that are evaluated with them: it is taken over once for all."""
         self.values = values
+        self.looks = Looks()
+        self._selection = selection
         self._activations: dict[int, Any] = {}
-        self._shapes: dict[str, costs.Shape] = {}
+        self._sizes: dict[str, Sized] = {}
 
-    def activation(self, env: Any) -> Any:
+    def activation(self, env: Any, names: tuple[str, ...], selection: Selection) -> Any:
         """Return the variables as an environment takes them."""
+        if self._selection is None:
+            return env.Activation(self._pruned(names, selection))
         found = self._activations.get(id(env))
         if found is None:
-            found = self._activations[id(env)] = env.Activation(self.values)
+            found = self._activations[id(env)] = env.Activation(self._pruned(names, self._selection))
         return found
 
-    def shapes(self, names: frozenset[str]) -> dict[str, costs.Shape]:
-        """Return the sizes of those variables that are wanted."""
+    def _pruned(self, names: tuple[str, ...], selection: Selection) -> dict[str, Any]:
+        return {name: pruned(self.values.get(name), selection.get(name, {})) for name in names}
+
+    def sizes(self, names: frozenset[str]) -> dict[str, Sized]:
+        """Return the sizes of those variables that are wanted; what is looked up in them counts from now on."""
+        self.looks.count = 0
         for name in names & self.values.keys():
-            if name not in self._shapes:
-                self._shapes[name] = costs.shape_of(self.values[name])
-        return self._shapes
+            if name not in self._sizes:
+                self._sizes[name] = Seen([self.values[name]], self.looks)
+        return self._sizes
 
 
 _TEXTS: Final = (

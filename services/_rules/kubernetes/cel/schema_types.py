@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.kubernetes.cel.costs import SMALL, Shape
 from services._rules.kubernetes.cel.functions import OPAQUE_TYPES
+from services._rules.kubernetes.cel.shapes import Shape
 
 Schema = Mapping[str, Any]
 Convert = Callable[[Any], Any]
@@ -44,8 +44,12 @@ _STRING_FORMATS: Final = {
     "date-time": "timestamp",
     "duration": "duration",
 }
-_SMALLEST: Final = {"bool": 4, "int": 1, "double": 1, "string": 2, "bytes": 2, "timestamp": 22, "duration": 2}
-_FORMAT_SIZES: Final = {"date": 12, "date-time": 21, "duration": 32, "uuid": 36, "ipv4": 15, "ipv6": 45}
+_SMALLEST: Final = {"bool": 4, "int": 1, "double": 1, "string": 2, "bytes": 2}
+_FORMATS: Final = {"date": (12, 12), "date-time": (21, 32), "duration": (3, 32)}
+"""Bytes of the shortest value of a format and characters of the longest, whatever maxLength says."""
+_MOST_BYTES: Final = 4
+"""Bytes of a character: lengths of strings are counted in bytes."""
+_NUMBER: Final = Shape(0)
 
 
 def escaped(name: str) -> str | None:
@@ -92,7 +96,7 @@ class Types:
 
     def _make(self, schema: Schema, resource: bool) -> Type | None:
         if schema.get("x-kubernetes-int-or-string"):
-            return Type("dyn", 1, Shape(_bound(schema, "maxLength"), text=True))
+            return Type("dyn", 1, Shape(_bound(schema, _MOST_BYTES), text=True))
         if resource or schema.get("x-kubernetes-embedded-resource"):
             schema = with_object_fields(schema)
         match schema.get("type"):
@@ -105,7 +109,7 @@ class Types:
                 return _string(schema)
             case str() as name if name in _SCALARS:
                 kind = _SCALARS[name]
-                return Type(kind, _SMALLEST[kind], SMALL, float if kind == "double" else None)
+                return Type(kind, _SMALLEST[kind], _NUMBER, float if kind == "double" else None)
             case _:
                 return None
 
@@ -113,7 +117,7 @@ class Types:
         inner = self.of(schema["items"]) if isinstance(schema.get("items"), dict) else None
         if inner is None:
             return None
-        size = schema.get("maxItems")
+        size = _limit(schema, "maxItems")
         if size is None:
             size = (LARGEST_REQUEST - 2) // (inner.smallest + 1)
         convert = inner.convert
@@ -124,12 +128,12 @@ class Types:
         inner = self.of(more)
         if inner is None:
             return None
-        size = schema.get("maxProperties")
+        size = _limit(schema, "maxProperties")
         if size is None:
-            # At least two quotes, a colon and a comma beside the value.
-            size = (LARGEST_REQUEST - 2) // (inner.smallest + 4)
+            # A key of two bytes, two quotes, a colon and a comma beside the value.
+            size = (LARGEST_REQUEST - 2) // (inner.smallest + 6)
         convert = inner.convert
-        shape = Shape(size, items=inner.shape)
+        shape = Shape(size, items=inner.shape, keys=_KEY)
         return Type(f"map(string, {inner.name})", 2, shape, None if convert is None else _each_value(convert))
 
     def _object(self, schema: Schema) -> Type:
@@ -149,7 +153,7 @@ class Types:
                 changes[name] = (shown, found.convert)
         message = f"k8s.M{next(self._numbers)}"
         self._messages.append((message, fields))
-        shape = Shape(len(fields), fields={name: found.shape for name, found in fields})
+        shape = Shape(0, fields={name: found.shape for name, found in fields})
         return Type(message, smallest, shape, _fields(changes) if changes else None)
 
     def pool(self) -> Any:
@@ -225,19 +229,28 @@ def _set_type(field: Any, name: str) -> None:
         field.type, field.type_name = _MESSAGE, _FIELD_MESSAGES.get(name, f".{name}")
 
 
-def _bound(schema: Schema, name: str) -> int:
-    return schema[name] if isinstance(schema.get(name), int) else LARGEST_REQUEST - 2
+_KEY: Final = Shape(LARGEST_REQUEST - 2, text=True)
+
+
+def _limit(schema: Schema, name: str) -> int | None:
+    given = schema.get(name)
+    return None if given is None else max(0, given)
+
+
+def _bound(schema: Schema, times: int) -> int:
+    longest = _limit(schema, "maxLength")
+    return LARGEST_REQUEST - 2 if longest is None else longest * times
 
 
 def _string(schema: Schema) -> Type:
     form = schema.get("format", "")
     kind = _STRING_FORMATS.get(form, "string")
-    size = _bound(schema, "maxLength")
-    if "maxLength" not in schema:
-        if schema.get("enum"):
-            size = max(len(str(item)) for item in schema["enum"])
-        else:
-            size = _FORMAT_SIZES.get(form, size)
+    if form in _FORMATS:
+        smallest, longest = _FORMATS[form]
+        return Type(kind, smallest, Shape(longest, text=True), _CONVERSIONS.get(form))
+    size = _bound(schema, 1 if kind == "bytes" else _MOST_BYTES)
+    if kind == "string" and "maxLength" not in schema and schema.get("enum"):
+        size = max(len(item.encode()) if isinstance(item, str) else 0 for item in schema["enum"])
     return Type(kind, _SMALLEST[kind], Shape(size, text=True), _CONVERSIONS.get(form))
 
 
