@@ -52,7 +52,6 @@ TOGETHER: Final = {
     "tests/integration/cli/test_cli_register.py": COMMANDS,
     "tests/integration/cli/test_cli_tracing.py": COMMANDS,
     "tests/unit/test_pure_modules.py": SOURCE,
-    "tests/unit/test_reachability.py": SOURCE,
 }
 LONGEST_FIRST: Final = (
     WORKLOADS,
