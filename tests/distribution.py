@@ -16,7 +16,6 @@ WORKLOADS: Final = "tests/e2e: an installation for workloads"
 VIEWS: Final = "tests/e2e: an installation for views and members"
 STOCK: Final = "tests/integration/stock: one installation"
 COMMANDS: Final = "tests/integration/cli: one installation"
-SOURCE: Final = "tests/unit: one parsed source"
 TOGETHER: Final = {
     "tests/e2e/test_e2e_carrying.py": WORKLOADS,
     "tests/e2e/test_e2e_clusters.py": VIEWS,
@@ -51,7 +50,6 @@ TOGETHER: Final = {
     "tests/integration/cli/test_cli_reading.py": COMMANDS,
     "tests/integration/cli/test_cli_register.py": COMMANDS,
     "tests/integration/cli/test_cli_tracing.py": COMMANDS,
-    "tests/unit/test_pure_modules.py": SOURCE,
 }
 LONGEST_FIRST: Final = (
     WORKLOADS,
@@ -78,7 +76,6 @@ LONGEST_FIRST: Final = (
     "tests/integration/cli/test_parked.py",
     "tests/integration/search/test_search_backend.py",
     "tests/unit/cli/test_supervision.py",
-    SOURCE,
     "tests/integration/member_sim/test_member_with_kubectl.py",
     "tests/integration/cli/test_cli_outside.py",
     "tests/integration/cli/test_cli_stop.py",

@@ -33,7 +33,7 @@ WHOLLY_LATER: Final = ("tests/e2e", "tests/integration/stock", f"tests/{CONTAINE
 LONG: Final = "long"
 """Mark of tests that the three parts leave out."""
 GATES: Final = (
-    *(f"tests/unit/test_{name}.py" for name in ("documents", "layout", "pure_modules")),
+    *(f"tests/unit/test_{name}.py" for name in ("documents", "layout")),
     "tests/unit/pipeline/test_decisions_are_pure.py",
 )
 """Tests that read the source, and what holds for every decision: `just lint` runs them, and the parts do not."""
