@@ -3,6 +3,7 @@
 set positional-arguments
 
 run := "uv run --frozen"
+word := '[A-Z]+(?![a-z])|[A-Z]?[a-z]+'
 
 # List the recipes.
 default:
@@ -138,9 +139,14 @@ lint: _setup
     {{ run }} ruff format --check .
     {{ run }} mypy
     {{ run }} lint-imports
+    {{ run }} vulture
+    {{ run }} codespell services schemas k8s docs tests *.md justfile
+    # The project's own words, also as part of an identifier; documents have more of them.
+    {{ run }} codespell --regex '{{ word }}' -D tests/words/code.txt services schemas k8s docs *.md
+    {{ run }} codespell --regex '{{ word }}' -D tests/words/documents.txt docs *.md
     {{ run }} python -m tests.run --gates
 
-# Write the generated documents anew: JSON Schema, AsyncAPI, CRDs.
+# Write the generated documents again: JSON Schema, AsyncAPI, CRDs.
 [group('check')]
 schemas: _setup
     {{ run }} python -m schemas.generate

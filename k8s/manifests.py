@@ -52,7 +52,7 @@ def _probe(path: str, **more: int) -> Manifest:
 def deployment(service: str) -> Manifest:
     """Two instances: one leads, the other's projection is warm. None needs the API of the cluster it runs in.
 
-    An optional service has none until somebody scales it.
+    An optional service has none until it is scaled.
     """
     labels = {"app.kubernetes.io/name": dns(service), "app.kubernetes.io/part-of": "fleetlog"}
     mounts = secrets(service)

@@ -92,7 +92,7 @@ class HeartbeatSender:
             self._state.configure(event, 0)
             self._on_gone(event)
         if not answer.problem and take_answer(self._state, answer):
-            log.warning("joined_anew", cluster=self._state.cluster, uid=answer.uid)
+            log.warning("joined_again", cluster=self._state.cluster, uid=answer.uid)
         elif answer.resync:
             self._on_resync()
         return answer

@@ -161,7 +161,7 @@ class _Transfer:
         """One answer."""
         headers = message.headers or {}
         if headers.get("Status") == "503":
-            self._refused = "nobody answers for manifests"
+            self._refused = "no hub answers for manifests"
         elif BLOB_END in headers:
             self._ended = True
         elif BLOB_PROBLEM in headers:

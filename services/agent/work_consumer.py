@@ -46,7 +46,6 @@ class FollowStats(Struct):
     consumers: int = 0
     works: int = 0
     gaps: int = 0
-    silences: int = 0
     unreadable: int = 0
 
 
@@ -179,7 +178,6 @@ class WorkConsumer:
             if not await set_within(self._again, IDLE):
                 self._quiet += 1
                 if self._quiet > MISSED:
-                    self.stats.silences += 1
                     self.restart("the hub was silent")
 
     async def _answer(self, message: Msg) -> None:

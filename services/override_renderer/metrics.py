@@ -22,7 +22,7 @@ def register(metrics: KitMetrics, state: RendererState) -> None:
         )
 
     reads.gauge("renderer_works", "Copies that clusters shall hold", lambda: works(broken=False))
-    reads.gauge("renderer_broken_works", "Copies that could not be rendered anew", lambda: works(broken=True))
+    reads.gauge("renderer_broken_works", "Copies that could not be rendered again", lambda: works(broken=True))
     reads.gauge("renderer_override_policies", "Override policies in force", lambda: len(state.policies))
     rendering = metrics.timings(
         "binding_sync_work_duration_seconds",

@@ -24,7 +24,7 @@ def unsummed(template: TemplateChanged, problem: InterpretError) -> Note:
     after = (
         f"what interprets {kind} is asked again after a pause"
         if isinstance(problem, InterpretLater)
-        else f"correct what interprets {kind}; it is asked again then, and when members report anew"
+        else f"correct what interprets {kind}; it is asked again then, and when members report again"
     )
     rest = f". The status stays as it was; {after}"
     message = f"{Operation.AGGREGATE}: {said[: _LONGEST - len(rest) - len(Operation.AGGREGATE) - 2]}{rest}"

@@ -245,7 +245,7 @@ class Lease:
                 self._hear_nothing()
                 return
         if last is None:
-            await self._take(0, "nobody led before")
+            await self._take(0, "there was no leader before")
         elif self._resigned:
             await self._take(seq, "the leader resigned")
         elif first and self._named_us(last):

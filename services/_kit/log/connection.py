@@ -53,7 +53,6 @@ class Connection:
         self._patience = move_after
         self._move_after = move_after
         self._fruitless_since = 0.0
-        self._moving: asyncio.Task[None] | None = None
         self._on_error = on_error
         self._lost: list[Listener] = []
         self._regained: list[Listener] = []
@@ -224,7 +223,7 @@ class Connection:
         if message.headers and message.headers.get("Status") == "503":
             self._fruitless()
             raise Unavailable(
-                f"nobody answers on {subject}: the log has no leader, does not exist, or its server cannot write"
+                f"no answer on {subject}: the log has no leader, does not exist, or its server cannot write"
             )
         if not subject.startswith("$JS."):
             self._fruitful()
@@ -292,7 +291,7 @@ class Connection:
         self._fruitless_since = 0.0
         self._patience = min(self._patience * 2, LONGEST_STAY)
         self._report(Unavailable("the server of the log answers nothing; trying another one"))
-        self._moving = spawn("server-change", self.nc.force_reconnect())
+        spawn("server-change", self.nc.force_reconnect())
 
     def _answer(self, message: Msg) -> None:
         future = self._waiting.get(message.subject[len(self._prefix) + 1 :])

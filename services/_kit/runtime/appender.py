@@ -61,7 +61,6 @@ class AppendStats(Struct):
 
     batches: int = 0
     events: int = 0
-    halved: int = 0
     parked: int = 0
     unrecorded: int = 0
     ambiguous: int = 0
@@ -148,7 +147,6 @@ class Appender(Generic[K]):
             raise
         except Refused as error:
             if len(pieces) > 1:
-                self.stats.halved += 1
                 half = len(pieces) // 2
                 await self._store(stream, pieces[:half], outcome)
                 await self._store(stream, pieces[half:], outcome)

@@ -62,7 +62,6 @@ class DecideStats(Struct):
     decisions: int = 0
     failures: int = 0
     parked: int = 0
-    brakes: int = 0
 
 
 class DecisionLoop(Generic[S, K]):
@@ -176,7 +175,6 @@ class DecisionLoop(Generic[S, K]):
             self._projection.mark(self.troubles.forgive())
         elif not self.braked and self.troubles.too_many:
             self.braked = True
-            self._stats.brakes += 1
             self._forgive_at = now + self._options.brake_pause
 
     def _take(self) -> list[K]:

@@ -21,8 +21,8 @@ _BY_WORDS: Final = (
     ),
     ("violates PodSecurity", "change the template to what the namespace's Pod Security level allows, or the level"),
     ("is being terminated", "wait until the namespace is gone there, or find out what holds it"),
-    ("immutable", "delete the object there so that it is created anew, or create the template under another name"),
-    ("may not change once set", "delete the object there so that it is created anew"),
+    ("immutable", "delete the object there so that it is created again, or create the template under another name"),
+    ("may not change once set", "delete the object there so that it is created again"),
 )
 _TOO_LARGE: Final = ("too large", "Too long", "too long")
 _BY_CODE: Final = {

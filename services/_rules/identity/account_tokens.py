@@ -187,7 +187,7 @@ def creds_text(token: str, seed: str) -> str:
     """The text of a credentials file: a user's token and its key."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
-        "Whoever has this key is this user.\n\n"
+        "A client that has this key is this user.\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
     )
 

@@ -12,11 +12,10 @@ V2_JSON = "text/plain; charset=utf-8"
 
 
 class Document(msgspec.Struct, frozen=True):
-    """An encoded document with its media type and entity tag (quoted)."""
+    """An encoded document with its media type."""
 
     body: bytes
     media: str
-    etag: str
 
 
 class OpenApi:
@@ -50,7 +49,7 @@ class OpenApi:
         return None
 
     def _put(self, key: str, body: bytes, media: str) -> Document:
-        found = Document(body, media, f'"{documents.fingerprint(body)}"')
+        found = Document(body, media)
         self._cache[key] = found
         return found
 

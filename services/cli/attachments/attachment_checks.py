@@ -48,7 +48,7 @@ async def examine(path: Path, seconds: float = SECONDS) -> Usable:
     except Failed as error:
         raise Unusable(str(error)) from None
     source, access = _described(path, kubeconfig)
-    if why := expired(access, datetime.now(UTC)):
+    if why := expired(access, datetime.now(UTC)):  # noqa: TID251 - a command
         raise Unusable(f"{source}: {why}")
     try:
         async with asyncio.timeout(seconds):

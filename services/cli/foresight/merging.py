@@ -79,7 +79,7 @@ class Merging:
         context = Context(
             namespace=str(obj["metadata"].get("namespace") or ""),
             identity=_ANY_ID,
-            now=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            now=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),  # noqa: TID251 - a command
             allow_no_execute_taint_policy=self._settings.no_execute_policies,
             multiple_pod_templates=self._gates["MultiplePodTemplatesScheduling"],
             resource_models=self._gates["CustomizedClusterResourceModeling"],

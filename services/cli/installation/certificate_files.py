@@ -84,7 +84,7 @@ def write(
     The users of `renewed` get new passwords. With `certificates`, those that end soon are renewed in one that is there.
     """
     if certificates:
-        files = renew(directory, dt.datetime.now(dt.UTC))
+        files = renew(directory, dt.datetime.now(dt.UTC))  # noqa: TID251 - a command
         complain(
             "\n".join([*(f"renewed {file}" for file in files), f"{len(files)} certificates renewed in {directory}"])
         )

@@ -226,7 +226,7 @@ async def _stored_token(member: KubeClient, namespace: str, account: str) -> str
 def _lifetime(expires: str) -> float:
     """Seconds until an RFC 3339 time; 0 where it is none. Servers may grant less than was asked."""
     try:
-        return (datetime.fromisoformat(expires) - datetime.now(UTC)).total_seconds()
+        return (datetime.fromisoformat(expires) - datetime.now(UTC)).total_seconds()  # noqa: TID251 - a command
     except ValueError:
         return 0.0
 

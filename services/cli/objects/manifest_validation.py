@@ -101,7 +101,7 @@ class Validator:
         context = Context(
             namespace=namespace,
             identity=_ANY_ID,
-            now=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            now=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),  # noqa: TID251 - a command
             existing=self._customizations if kind.resource.kind == _COMPARED else (),
             allow_no_execute_taint_policy=self._settings.no_execute_policies,
             multiple_pod_templates=self._gates["MultiplePodTemplatesScheduling"],

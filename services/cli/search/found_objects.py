@@ -36,7 +36,7 @@ def show(found: list[FoundObject], output: str) -> None:
             place = (each.cluster, each.manifest["metadata"].get("namespace"), ending_of(each.manifest))
             print("/".join(filter(None, place)))
         return
-    now = datetime.now(UTC)
+    now = datetime.now(UTC)  # noqa: TID251 - a command
     headers = ["cluster", "namespace", "kind", "name", "status", "age"]
     wide = output == "wide"
     if wide:

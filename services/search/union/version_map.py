@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -39,10 +39,6 @@ class VersionMap(msgspec.Struct, frozen=True):
         if self.zero:
             return ZERO
         return packed(_encode(self.clusters)) if self.clusters else ""
-
-    def with_versions(self, found: Iterable[tuple[str, str]]) -> VersionMap:
-        """The same with other versions for some clusters; an empty one changes nothing."""
-        return VersionMap({**self.clusters, **{cluster: version for cluster, version in found if version}})
 
 
 def read_version(text: str) -> VersionMap:

@@ -130,7 +130,7 @@ def test_v3_has_one_document_per_group_and_version() -> None:
         path, _, fingerprint = entry["serverRelativeURL"].partition("?hash=")
         found = api.find(path)
         assert found is not None, name
-        assert found.etag == f'"{fingerprint}"'
+        assert documents.fingerprint(found.body) == fingerprint
         document = msgspec.json.decode(found.body)
         known = document["components"]["schemas"]
         for reference in set(references(document)):
@@ -161,14 +161,14 @@ def test_documents_follow_the_registry() -> None:
     second = api.find("/openapi/v2")
     assert first is not None
     assert second is not None
-    assert second.etag != first.etag
+    assert second.body != first.body
     assert b"com.example.v1.Gear" in second.body
     assert apps == api.find("/openapi/v3/apis/apps/v1")
     registry.remove_kind("example.com", "v1", "gears")
     assert api.find("/openapi/v3/apis/example.com/v1") is None
     again = api.find("/openapi/v2")
     assert again is not None
-    assert again.etag == first.etag
+    assert again.body == first.body
 
 
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:

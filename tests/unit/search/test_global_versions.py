@@ -98,8 +98,3 @@ def test_tokens_survive_the_way_through_a_client(found: dict[str, str], cluster:
 def test_token_has_the_fields_that_clients_know() -> None:
     token = write_page_token(PageToken(VersionMap({"m1": "5"}), "m2", "abc"))
     assert json.loads(unpacked(token) or b"") == {"rv": encoded({"m1": "5"}), "cluster": "m2", "continue": "abc"}
-
-
-def test_newer_versions_replace_and_empty_ones_do_not() -> None:
-    found = VersionMap({"m1": "1", "m2": "2"}).with_versions([("m1", "9"), ("m2", ""), ("m3", "3")])
-    assert found.clusters == {"m1": "9", "m2": "2", "m3": "3"}
