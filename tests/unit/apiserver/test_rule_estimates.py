@@ -1,4 +1,4 @@
-"""What rules of definitions are estimated to cost at most: figures of Kubernetes, and shapes of published definitions."""
+"""What rules of definitions are estimated to cost at most: figures of Kubernetes, shapes of published definitions."""
 
 from __future__ import annotations
 
