@@ -65,6 +65,7 @@ async def test_a_definition_of_many_rules(client: Any, monkeypatch: pytest.Monke
     # Each rule is longer than a slice, whatever the machine.
     monkeypatch.setattr(rule_checks, "SLICE", -1.0)
     monkeypatch.setattr(rules, "SLICE", -1.0)
+    rules.load()
     many = rules_of(*(f"self.n > {number} || self.l.all(x, x > {number})" for number in range(200)))
     body = definition({"properties": {"n": {"type": "integer"}, "l": NUMBERS}, "x-kubernetes-validations": many})
     request = asyncio.create_task(client("POST", CRDS, body))

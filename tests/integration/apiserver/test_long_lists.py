@@ -22,7 +22,7 @@ from services.apiserver.store.store_port import Entry, Key, encode_value
 from tests.support.waiting import eventually
 
 MANY = 20_000
-SLICES_BESIDE = 100
+SLICES_BESIDE = 20
 PATH = "/api/v1/namespaces/many/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
