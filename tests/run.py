@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.commands import ADDRESS, Nursery
-
 WHOLE_INSTALLATIONS: Final = ("e2e", "faults")
 """Marks of the second part."""
 CONTAINERS: Final = "containers"
@@ -68,13 +66,7 @@ def main(arguments: list[str]) -> int:
         return _pytest(*arguments)
     if not compiled.exists():
         _compile()
-    # One for all processes of tests; each would start one of its own.
-    nursery = Nursery()
-    os.environ[ADDRESS] = nursery.address
-    try:
-        return _parts(chosen or _PARTS)
-    finally:
-        nursery.close()
+    return _parts(chosen or _PARTS)
 
 
 def _keep_compiled() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -12,7 +13,6 @@ from services.cli.common.layout import free_port
 from services.cli.installation import environment as surroundings
 from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
-from tests.support.commands import Forked
 
 LEADING = tuple(name for name in SERVICES if name != "gateway")
 """The gateway's instances all serve; none leads."""
@@ -29,7 +29,7 @@ class Standbys:
         self._variables = variables
         self._number = number
         self._takeover_after = takeover_after
-        self._running: dict[str, Forked] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.ports: dict[str, int] = {}
 
     def start(self, services: Iterable[str] = LEADING) -> None:
@@ -52,7 +52,9 @@ class Standbys:
                 **self._variables,
             }
             with (layout.directory / "logs" / f"{instance}.log").open("ab") as out:
-                self._running[name] = Forked(["-m", f"services.{name}"], env=environment, stdout=out, stderr=out)
+                self._running[name] = subprocess.Popen(
+                    [sys.executable, "-m", f"services.{name}"], env=environment, stdout=out, stderr=out
+                )
 
     def signal(self, service: str, number: signal.Signals) -> None:
         """Send a signal to one; one that was killed is forgotten."""

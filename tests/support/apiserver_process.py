@@ -6,14 +6,13 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from tests.support.commands import Forked
 
 ROOT = Path(__file__).parents[2]
 STALL_SECONDS = 0.25
@@ -115,8 +114,12 @@ class ServerProcess:
         environment = os.environ | {f"FLEETLOG_APISERVER_{name}": value for name, value in given.items()}
         environment.pop("FLEETLOG_NATS_URL", None)
         with self.errors.open("w", encoding="utf-8") as errors:
-            self.process = Forked(
-                ["-m", "services.apiserver"], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "services.apiserver"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
         assert self.process.stdout is not None
         line = ""

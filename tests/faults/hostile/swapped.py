@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,6 @@ from tests.faults.hostile.ground import Fronted
 from tests.faults.hostile.neighbours import back, misbehave, probes, replaced, uids
 from tests.faults.scene import Scene
 from tests.support.closing import closing
-from tests.support.commands import Forked
 
 SWAPPED_SECONDS: Final = 8.0
 _GONE_SECONDS: Final = 1.0
@@ -37,7 +37,7 @@ class Swappable(Fronted):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.token = secrets.token_urlsafe(24)
-        self._other: Forked | None = None
+        self._other: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Start the installation, then the other server."""
@@ -54,8 +54,8 @@ class Swappable(Fronted):
             "FLEETLOG_APISERVER_KUBECONFIG": str(self.other_kubeconfig),
         }
         with (place / "log").open("ab") as log:
-            self._other = Forked(
-                ["-m", "services.apiserver"],
+            self._other = subprocess.Popen(
+                [sys.executable, "-m", "services.apiserver"],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.installation.demo import EXAMPLES, FILES
-from tests.support.commands import PATIENCE, Forked, run_command
+from tests.support.commands import PATIENCE, run_command
 from tests.support.folders import below
 
 
@@ -58,8 +59,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     directory = tmp_path_factory.mktemp("fleet")
     program = "from services.cli.fleetlog import main; main()"
     with (directory / "up.err").open("wb") as told:
-        process = Forked(
-            ["-c", program, "up", "--dir", str(directory)],
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "up", "--dir", str(directory)],
             stdout=subprocess.PIPE,
             stderr=told,
             # On a busy machine without compiled modules a measurement takes longer than its usual bound.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.e2e.reading import reader_of
 from tests.integration.cli.conftest import Commands, eventually
-from tests.support.commands import Forked, run_command
+from tests.support.commands import run_command
 
 SPACE = "foresight"
 
@@ -166,11 +167,11 @@ def test_set_is_applied_whole_or_not_at_all(commands: Commands, tmp_path: Path) 
     assert run_command("fleetlog", "apply", "-f", "x", FLEETLOG_DIR=str(commands.directory)).returncode == 1
 
 
-def started(commands: Commands, *arguments: str) -> Forked:
+def started(commands: Commands, *arguments: str) -> subprocess.Popen[bytes]:
     """A command in a process that may be killed."""
-    program = ["-c", "from services.cli.fleetlog import main; main()", *arguments]
+    program = [sys.executable, "-c", "from services.cli.fleetlog import main; main()", *arguments]
     environment = {**os.environ, "FLEETLOG_DIR": str(commands.directory)}
-    return Forked(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.long

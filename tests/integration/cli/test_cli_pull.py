@@ -7,11 +7,12 @@ import os
 import shlex
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 from services.cli.common.layout import Layout
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
-from tests.support.commands import Forked
 
 
 def mode(commands: Commands, name: str) -> tuple[str, str]:
@@ -46,8 +47,8 @@ def test_printed_command_of_join_starts_an_agent(commands: Commands) -> None:
     assert stat.S_IMODE(seed.stat().st_mode) == 0o600
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
     with (commands.directory / "edge.log").open("wb") as told:
-        agent = Forked(
-            ["-m", "services.agent"],
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "services.agent"],
             env={**kept, **settings_in(joined.stdout)},
             stdout=told,
             stderr=told,
