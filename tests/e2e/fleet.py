@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from schemas.manifest import Manifest
 from services.cli.common.layout import CONTROL, Installation, Layout
 from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
-from tests.support.commands import Forked, run_command
+from tests.support.commands import run_command
 from tests.support.ending import ends_with_us
 from tests.support.waiting import PATIENCE, End, NotYet, Patience, explained
 
@@ -181,7 +182,7 @@ class Fleet:
         self._command = command
         self._environment = dict(environment or {})
         self._start_seconds = start_seconds
-        self._process: Forked | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     @property
     def installation(self) -> Installation:
@@ -200,8 +201,8 @@ class Fleet:
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         printed = (self.layout.directory / "up.log").open("ab")
         with printed:
-            self._process = Forked(
-                ["-c", self._command, "up", "--dir", str(self.layout.directory), *self._arguments],
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", self._command, "up", "--dir", str(self.layout.directory), *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=printed,
                 text=True,

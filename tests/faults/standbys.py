@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from services.cli.installation import environment as surroundings
 from services.cli.installation.up import SERVICES
 from tests.e2e.fleet import Fleet
-from tests.support.commands import Forked
 from tests.support.ending import ends_with_us
 from tests.support.ports import Reserved
 
@@ -30,7 +30,7 @@ class Standbys:
         self._variables = variables
         self._number = number
         self._takeover_after = takeover_after
-        self._running: dict[str, Forked] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._reserved: dict[str, Reserved] = {}
 
     def start(self, services: Iterable[str] = LEADING) -> None:
@@ -54,7 +54,9 @@ class Standbys:
             }
             with (layout.directory / "logs" / f"{instance}.log").open("ab") as out:
                 self._running[name] = ends_with_us(
-                    Forked(["-m", f"services.{name}"], env=environment, stdout=out, stderr=out)
+                    subprocess.Popen(
+                        [sys.executable, "-m", f"services.{name}"], env=environment, stdout=out, stderr=out
+                    )
                 )
 
     def signal(self, service: str, number: signal.Signals) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -14,7 +15,6 @@ from schemas.codec import decode
 from services._kit.log.jetstream import JetStreamLog
 from tests.log.running import eventually
 from tests.log.toy import wanted
-from tests.support.commands import Forked
 from tests.support.ending import ends_with_us
 
 pytestmark = pytest.mark.faults
@@ -43,7 +43,9 @@ class Instances:
             # Long enough that nobody is replaced only because the machine is busy.
             "FLEETLOG_TAKEOVER_AFTER": "3",
         }
-        process = Forked(["-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(PROCESS)], env=environment, stderr=subprocess.DEVNULL
+        )
         self.running[name] = ends_with_us(process)
 
     def signal(self, name, number):

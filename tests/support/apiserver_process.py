@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.commands import Forked
 from tests.support.ending import ends_with_us
 
 ROOT = Path(__file__).parents[2]
@@ -98,8 +98,12 @@ class ServerProcess:
         environment = os.environ | {f"FLEETLOG_APISERVER_{name}": value for name, value in given.items()}
         environment.pop("FLEETLOG_NATS_URL", None)
         with self.errors.open("w", encoding="utf-8") as errors:
-            self.process = Forked(
-                ["-m", "services.apiserver"], env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "services.apiserver"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
         ends_with_us(self.process)
         assert self.process.stdout is not None

@@ -1,8 +1,7 @@
 """What tests and benches start ends with them, however they end: also by a signal that lets them do nothing more.
 
 Beside a process that starts others runs a keeper, which holds them by pidfd and waits at a pipe that only that process
-holds open. PR_SET_PDEATHSIG would not do: it counts from the end of the thread that started a process, and what is
-forked by the nursery has another parent.
+holds open. PR_SET_PDEATHSIG would not do: it counts from the end of the thread that started a process.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class NotYet(AssertionError):
 
 
 class Process(Protocol):
-    """What `subprocess.Popen` and `Forked` have in common here."""
+    """What is asked of `subprocess.Popen` here."""
 
     def poll(self) -> int | None:
         """The exit code, None while it runs."""

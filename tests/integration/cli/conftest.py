@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from services.cli.installation.demo import EXAMPLES, FILES
 from tests.e2e.fleet import until
-from tests.support.commands import PATIENCE, Forked, run_command
+from tests.support.commands import PATIENCE, run_command
 from tests.support.ending import ends_with_us
 from tests.support.folders import below
 from tests.support.waiting import place_of
@@ -55,8 +56,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     directory = tmp_path_factory.mktemp("fleet")
     program = "from services.cli.fleetlog import main; main()"
     with (directory / "up.err").open("wb") as told:
-        process = Forked(
-            ["-c", program, "up", "--dir", str(directory)],
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "up", "--dir", str(directory)],
             stdout=subprocess.PIPE,
             stderr=told,
             # On a busy machine without compiled modules a measurement takes longer than its usual bound.

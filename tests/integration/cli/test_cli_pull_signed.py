@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from services.cli.nats.authority import CONFIG, Authority
 from tests.e2e.fleet import Fleet
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
-from tests.support.commands import Forked, run_command
+from tests.support.commands import run_command
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -122,8 +123,8 @@ def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessS
     creds = {"FLEETLOG_NATS_URL": server.url, "FLEETLOG_NATS_CREDS": str(tmp_path / "auth" / "hub.creds")}
     settings = {"FLEETLOG_APISERVER_DATA_DIR": str(tmp_path / "control"), "FLEETLOG_APISERVER_PORT": "0"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
-    api = Forked(
-        ["-m", "services.apiserver"],
+    api = subprocess.Popen(
+        [sys.executable, "-m", "services.apiserver"],
         env={**kept, **creds, **settings},
         stdout=subprocess.PIPE,
         text=True,

@@ -11,6 +11,7 @@ import signal
 import ssl
 import stat
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -26,7 +27,6 @@ from services.cli.registration.register import request_of
 from tests.integration.cli.conftest import PATIENCE, Commands, eventually
 from tests.integration.cli.test_cli_pull_signed import served, server  # noqa: F401  # a fixture
 from tests.natsserver import ProcessServer
-from tests.support.commands import Forked
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -42,7 +42,7 @@ def signer(commands: Commands, server: ProcessServer, tmp_path: Path) -> Iterato
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
     auth = tmp_path / "auth"
     arguments = ["nats", "sign", "--kubeconfig", str(commands.kubeconfig), "--out", str(auth)]
-    process = Forked(["-c", PROGRAM, *arguments], env=kept, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env=kept, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "ready\n"

@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +28,6 @@ from services._rules.identity.accounts import HUB_USER
 from services.apiserver.auth.certificate_authority import Authority
 from services.cli.installation import certificate_files
 from tests.natsserver import find_binary, wait_until_listening
-from tests.support.commands import Forked
 from tests.support.ending import ends_with_us
 from tests.support.mounted_files import Mounted
 from tests.support.ports import Reserved
@@ -61,7 +61,7 @@ class Pod:
         self.config.age(HOUR)
         self.tls.age(HOUR)
         self.server: subprocess.Popen[bytes] | None = None
-        self.reloader: Forked | None = None
+        self.reloader: subprocess.Popen[bytes] | None = None
 
     def _config(self) -> str:
         text: str = next(each for each in WORKLOADS if each["kind"] == "ConfigMap")["data"]["nats.conf"]
@@ -116,8 +116,10 @@ class Pod:
         assert program == "fleetlog"
         more = ["--monitor", f"http://127.0.0.1:{self.monitor}", "--every", "0.1"]
         with (self.directory / "reloader.log").open("ab") as out:
-            self.reloader = Forked(
-                ["-c", "from services.cli.fleetlog import main; main()", *arguments, *more], stdout=out, stderr=out
+            self.reloader = subprocess.Popen(
+                [sys.executable, "-c", "from services.cli.fleetlog import main; main()", *arguments, *more],
+                stdout=out,
+                stderr=out,
             )
 
     def signals(self) -> int:
@@ -354,16 +356,16 @@ async def test_a_server_that_starts_later_is_waited_for(pod: Pod) -> None:
 
 async def test_a_process_with_the_number_of_a_dead_one_is_spared(pod: Pod) -> None:
     # Another server answers in its place, and the file with the number is an old one.
-    bystander = Forked(["-c", "import time; time.sleep(600)"])
+    bystander = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         (pod.state / "nats.pid").write_text(str(bystander.pid))
         pod.tls.write(pod.renewed())
         await pod.looked()
-        assert bystander.poll() is None
+        assert bystander.returncode is None
         assert pod.signals() == 0
     finally:
         bystander.kill()
-        bystander.wait(60)
+        await bystander.wait()
 
 
 async def test_it_ends_when_it_is_asked_to(pod: Pod) -> None:

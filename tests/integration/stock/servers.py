@@ -6,6 +6,7 @@ import asyncio
 import os
 import select
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,6 @@ import yaml
 from msgspec import Struct
 
 from tests.faults.proxy import Proxy
-from tests.support.commands import Forked
 from tests.support.ending import ends_with_us
 
 CONTROL = "FLEETLOG_STOCK_CONTROL"
@@ -66,8 +66,8 @@ def _embedded(directory: Path) -> Iterator[Path]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
     environment.update((f"FLEETLOG_APISERVER_{name}", value) for name, value in settings.items())
     with (directory / "log").open("wb") as errors:
-        process = Forked(
-            ["-m", "services.apiserver"],
+        process = subprocess.Popen(
+            [sys.executable, "-m", "services.apiserver"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=errors,
