@@ -22,6 +22,7 @@ from tests.log.toy import Toy, wanted
 from tests.natscluster import Cluster
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.closing import closing
+from tests.support.waiting import NotYet
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -45,15 +46,17 @@ def cluster(tmp_path_factory):
 
 async def _apply(urls):
     async with closing(await Connection.open(urls)) as connection:
-        async with asyncio.timeout(100):
-            while True:
-                try:
-                    # Until they have elected a leader the servers do not answer at all.
-                    await connection.request("$JS.API.INFO", timeout=1.0)
-                    await topology.apply(connection, STREAMS, replicas=3)
-                    return
-                except (Ambiguous, Unavailable):
-                    await asyncio.sleep(0.1)
+
+        async def applied():
+            try:
+                # Until they have elected a leader the servers do not answer at all.
+                await connection.request("$JS.API.INFO", timeout=1.0)
+                await topology.apply(connection, STREAMS, replicas=3)
+            except (Ambiguous, Unavailable) as error:
+                raise NotYet(repr(error)) from None
+            return True
+
+        await eventually(applied, "the streams of three servers", seconds=100)
 
 
 @pytest.fixture
@@ -73,15 +76,14 @@ async def opened(cluster):
 
 async def step_down(connection):
     calls = [f"STREAM.LEADER.STEPDOWN.{stream.name}" for stream in STREAMS]
-    async with asyncio.timeout(60):
-        while True:
-            done = await asyncio.gather(
-                *(connection.request(f"$JS.API.{call}") for call in calls), return_exceptions=True
-            )
-            if any(not isinstance(answer, Exception) and b'"success":true' in answer.data for answer in done):
-                return
-            # None of them has a leader right now.
-            await asyncio.sleep(0.1)
+
+    async def stepped_down():
+        done = await asyncio.gather(*(connection.request(f"$JS.API.{call}") for call in calls), return_exceptions=True)
+        if not any(not isinstance(answer, Exception) and b'"success":true' in answer.data for answer in done):
+            raise NotYet(f"no stream has a leader right now: {done}")
+        return True
+
+    await eventually(stepped_down, "a leader that steps down")
 
 
 async def test_leaders_change_under_load(opened):
@@ -126,22 +128,22 @@ async def test_a_client_leaves_a_server_that_is_cut_off(cluster, opened):
     cut_off = next(node for node in cluster.nodes if node.port == port)
     await asyncio.to_thread(cluster.cut_off, cut_off, silently=True)
 
-    def elsewhere():
+    async def elsewhere():
+        try:
+            await log.last("lease.none")
+        except LogError as error:
+            raise NotYet(repr(error)) from None
         url = connection.nc.connected_url
         return url is not None and url.port != port
 
-    async with asyncio.timeout(150):
-        while not elsewhere():
-            try:
-                await log.last("lease.none")
-            except LogError:
-                await asyncio.sleep(0.05)
-        while True:
-            try:
-                await log.append([wanted("elsewhere")])
-                break
-            except LogError:
-                await asyncio.sleep(0.05)
+    async def appended():
+        try:
+            return await log.append([wanted("elsewhere")])
+        except LogError as error:
+            raise NotYet(repr(error)) from None
+
+    await eventually(elsewhere, "a connection to another server", seconds=150)
+    await eventually(appended, "an append there")
 
 
 async def test_a_full_store_is_told_and_waited_for(tmp_path):
