@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
+from services._rules.kubernetes.cel.literals import literal_problems
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
 
 COST_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -140,6 +141,8 @@ class Checker:
         except RuntimeError as error:
             raise CompileError(_issues(str(error))) from None
         _refuse(tree)
+        if problems := list(literal_problems(tree)):
+            raise CompileError("\n".join(f"ERROR: <input>: {text}" for text in problems))
         return str(compiled.return_type().name()).lower()
 
 
