@@ -33,9 +33,10 @@ UNTOLD: Final[dict[str, dict[str, str]]] = {
     "io.k8s.api.core.v1.Handler": {"sleep": "@io.k8s.api.core.v1.SleepAction"},
     "io.k8s.api.core.v1.PersistentVolumeClaimStatus": {"allocatedResources": "{}q"},
     "io.k8s.api.core.v1.SleepAction": {"seconds": "l"},
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule": {"reason": "s"},
     "io.k8s.api.storage.v1.CSIStorageCapacity": {"capacity": "q", "maximumVolumeSize": "q"},
 }
-"""Fields that the client that the table comes from does not know, or does not know the type of."""
+"""Fields that the client that the table comes from does not know, or does not know the type of; empty values stay."""
 _CORRECTED: Final = _ADDED | UNTOLD
 
 

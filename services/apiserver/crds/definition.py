@@ -7,7 +7,8 @@ of the spec (`spec.validation`, `spec.subresources`, …), as an API server does
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_syntax
@@ -16,55 +17,72 @@ from services._rules.kubernetes.validation.field_errors import (
     ErrorType,
     FieldError,
     Raw,
-    duplicate,
-    forbidden,
+    go_strings,
     invalid,
     not_supported,
     required,
 )
 from services.apiserver.crds.approval import check_approval
-from services.apiserver.crds.rule_checks import field_at
+from services.apiserver.crds.checks import demands as demanded
+from services.apiserver.crds.checks.conversion_webhooks import check_conversion
+from services.apiserver.crds.checks.demands import Demands
+from services.apiserver.crds.checks.selectable_fields import check_selectable_fields
 from services.apiserver.crds.schema_rules import check_schema
 from services.apiserver.crds.structural import any_schema
+from services.apiserver.kinds.builtin import NEWEST
 
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _PER_VERSION: Final = frozenset({"schema", "subresources", "additionalPrinterColumns", "selectableFields"})
-_MOST_SELECTABLE: Final = 8
-_SELECTABLE_TYPES: Final = ("string", "boolean", "integer")
 _LONGEST_WARNING: Final = 256
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_EXTENSIONS: Final = (
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-validations",
+)
+"""Extensions that only structural schemas may use."""
+_REWORDED: Final = 24
+"""The first release that says at length why a stored version has to stay."""
 
 
-def check_definition(crd: Manifest, *, beta: bool = False) -> list[FieldError]:
+def check_definition(crd: Manifest, *, beta: bool = False, release: int = NEWEST) -> list[FieldError]:
     """Return what is wrong with a new, defaulted definition; `beta` for requests in v1beta1, which allow more."""
-    spec = crd["spec"]
-    found: list[FieldError] = []
-    name, wanted = crd["metadata"].get("name", ""), f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
-    if name != wanted:
-        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    found += _spec(spec, beta=beta)
-    found += _stored_versions(crd)
+    spec, meta = crd["spec"], crd["metadata"]
+    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    found = [
+        invalid(f"metadata.{name}", meta[name], 'must be spec.names.plural+"."+spec.group')
+        for name in ("generateName", "name")
+        if meta.get(name) and meta[name] != wanted
+    ]
+    found += _spec(spec, demanded.of_new(release, beta=beta))
+    found += _stored_versions(crd, release)
     if not beta:
         found += check_approval(crd, None)
-        found += _preserve(spec)
+        found += _preserve(spec, release)
     return found
 
 
-def check_definition_update(new: Manifest, old: Manifest, *, beta: bool = False) -> list[FieldError]:
-    """Return what is wrong with replacing a definition."""
+def check_definition_update(
+    new: Manifest, old: Manifest, *, beta: bool = False, release: int = NEWEST
+) -> list[FieldError]:
+    """Return what is wrong with replacing a definition, which keeps what an earlier release let through."""
     spec, before = new["spec"], old["spec"]
-    found = list(_spec(spec, beta=beta or bool(before.get("preserveUnknownFields"))))
-    if is_true(old, "Established"):
+    established = is_true(old, "Established")
+    found = list(_spec(spec, demanded.of_changed(new, old, release, beta=beta, established=established)))
+    if established:
         found += _immutable("spec.scope", spec.get("scope"), before.get("scope"))
         found += _immutable("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind"))
     found += _immutable("spec.group", spec.get("group"), before.get("group"))
     found += _immutable("spec.names.plural", spec["names"].get("plural"), before["names"].get("plural"))
-    found += _stored_versions(new)
+    found += _stored_versions(new, release)
     if not beta:
         found += check_approval(new, old)
         if not before.get("preserveUnknownFields"):
-            found += _preserve(spec)
+            found += _preserve(spec, release)
     return found
 
 
@@ -84,13 +102,14 @@ def _immutable(field: str, new: Any, old: Any) -> list[FieldError]:
     return [] if new == old else [invalid(field, new, "field is immutable")]
 
 
-def _preserve(spec: Manifest) -> Iterator[FieldError]:
+def _preserve(spec: Manifest, release: int) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
-        text = "cannot set to true, set x-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        name = "x-kubernetes-preserve-unknown-fields" if release >= _REWORDED else "x-preserve-unknown-fields"
+        text = f"cannot set to true, set {name} to true in spec.versions[*].schema instead"
         yield invalid("spec.preserveUnknownFields", True, text)
 
 
-def _spec(spec: Manifest, *, beta: bool) -> Iterator[FieldError]:
+def _spec(spec: Manifest, demands: Demands) -> Iterator[FieldError]:
     group = spec.get("group", "")
     if not group:
         yield required("spec.group")
@@ -99,33 +118,41 @@ def _spec(spec: Manifest, *, beta: bool) -> Iterator[FieldError]:
     elif "." not in group:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
     yield from _enum("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
-    versions = spec.get("versions") or []
+    versions, schemas = spec.get("versions") or [], list(demanded.schemas_of(spec))
     folded = {field for field in _PER_VERSION if _same(versions, field)}
-    if not beta:
-        for index, version in enumerate(versions):
-            if _schema(version) is None:
-                yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
-    elif not spec.get("preserveUnknownFields"):
-        for index, version in enumerate(versions):
-            if version.get("served") and _schema(version) is None:
-                yield required(
-                    f"spec.versions[{index}].schema.openAPIV3Schema", "because otherwise all fields are pruned"
-                )
-    if not beta and spec.get("preserveUnknownFields") and any(_has_defaults(version) for version in versions):
-        text = "must be false in order to use defaults in the schema"
-        yield invalid("spec.preserveUnknownFields", True, text)
-    structural = not spec.get("preserveUnknownFields") or any(_extended(version) for version in versions)
-    yield from _versions(versions, folded, structural=structural, defaults=not beta)
+    yield from _missing_schemas(spec, demands)
+    if demands.no_defaults is None and any(any_schema(schema, lambda part: "default" in part) for schema in schemas):
+        demands = _structural(demands)
+        if spec.get("preserveUnknownFields"):
+            text = "must be false in order to use defaults in the schema"
+            yield invalid("spec.preserveUnknownFields", True, text)
+    if not spec.get("preserveUnknownFields") or any(map(_extended, schemas)):
+        demands = _structural(demands)
+    yield from _versions(versions, _PER_VERSION - folded, folded, demands)
     yield from _required_names(spec["names"])
     yield from _names(spec["names"], "spec.names")
     if versions:
-        paths = {"schema": "spec.validation", "subresources": "spec.subresources"}
-        yield from _version(versions[0], "spec", paths, folded, structural=structural, defaults=not beta)
+        yield from _shared(versions, folded, demands)
     conversion = spec.get("conversion") or {"strategy": "None"}
     if conversion.get("strategy") != "None" and spec.get("preserveUnknownFields"):
         text = "must be None if spec.preserveUnknownFields is true"
         yield invalid("spec.conversion.strategy", conversion.get("strategy", ""), text)
-    yield from _conversion(conversion)
+    yield from check_conversion(conversion, known_reviews=demands.known_reviews, sound_bundle=demands.sound_bundle)
+
+
+def _structural(demands: Demands) -> Demands:
+    return msgspec.structs.replace(demands, structural=True)
+
+
+def _missing_schemas(spec: Manifest, demands: Demands) -> Iterator[FieldError]:
+    for index, version in enumerate(spec.get("versions") or ()):
+        field = f"spec.versions[{index}].schema.openAPIV3Schema"
+        if _schema(version) is not None:
+            continue
+        if demands.schemas:
+            yield required(field, "" if demands.release >= _REWORDED else "schemas are required")
+        elif version.get("served") and not spec.get("preserveUnknownFields"):
+            yield required(field, "because otherwise all fields are pruned")
 
 
 def _same(versions: list[Manifest], field: str) -> bool:
@@ -136,36 +163,75 @@ def _schema(version: Manifest) -> Manifest | None:
     return (version.get("schema") or {}).get("openAPIV3Schema")
 
 
-def _extended(version: Manifest) -> bool:
-    """Return whether a schema uses defaults or x-kubernetes extensions, which only structural schemas may."""
-    schema = _schema(version)
-    return schema is not None and any_schema(
-        schema, lambda part: any(name == "default" or name.startswith("x-kubernetes-") for name in part)
-    )
+def _has_status(version: Manifest) -> bool:
+    return (version.get("subresources") or {}).get("status") is not None
 
 
-def _has_defaults(version: Manifest) -> bool:
-    schema = _schema(version)
-    return schema is not None and any_schema(schema, lambda part: "default" in part)
+def _extended(schema: Manifest) -> bool:
+    """Return whether a schema uses extensions that only structural schemas may."""
+    return any_schema(schema, lambda part: any(name in part for name in _EXTENSIONS))
 
 
-def _versions(versions: list[Manifest], folded: set[str], *, structural: bool, defaults: bool) -> Iterator[FieldError]:
-    own = _PER_VERSION - folded
+def _versions(
+    versions: list[Manifest], own: AbstractSet[str], folded: AbstractSet[str], demands: Demands
+) -> Iterator[FieldError]:
+    """Check the versions; `own` are the fields in which they differ, `folded` those in which they do not."""
     for index, version in enumerate(versions):
         here = f"spec.versions[{index}]"
         name = version.get("name", "")
         if texts := names.dns1035(name):
             yield invalid(f"{here}.name", name, ",".join(texts))
-        paths = {"schema": f"{here}.schema", "subresources": f"{here}.subresources"}
-        yield from _version(version, here, paths, own, structural=structural, defaults=defaults)
         yield from _deprecation_warning(version, here)
+        if "schema" in own:
+            yield from _checked_schema(version, f"{here}.schema", demands, status=_has_status(version))
+        yield from _columns(version, here, own)
+        if "selectableFields" in own and version.get("selectableFields"):
+            schema = None if "schema" in folded else _schema(version)
+            yield from _selectable(version, schema, here, any_number=name in demands.any_selectable)
     shown = Raw(go_syntax(versions))
     if len({version.get("name") for version in versions}) < len(versions):
         yield invalid("spec.versions", shown, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield invalid("spec.versions", shown, "must have exactly one version marked as storage version")
-    if versions and (texts := names.dns1035(versions[0].get("name", ""))):
-        yield invalid("spec.version", versions[0].get("name", ""), ",".join(texts))
+    if versions and (first := versions[0].get("name", "")) and (texts := names.dns1035(first)):
+        yield invalid("spec.version", first, ",".join(texts))
+
+
+def _shared(versions: list[Manifest], folded: AbstractSet[str], demands: Demands) -> Iterator[FieldError]:
+    """Check what is the same in all versions, under the names that it has at the top of the spec."""
+    first = versions[0]
+    if "schema" in folded:
+        yield from _checked_schema(first, "spec.validation", demands, status=any(map(_has_status, versions)))
+    yield from _columns(first, "spec", folded)
+    if "selectableFields" in folded and first.get("selectableFields"):
+        schema = _schema(first) if "schema" in folded else None
+        yield from _selectable(first, schema, "spec", any_number="" in demands.any_selectable)
+
+
+def _checked_schema(version: Manifest, path: str, demands: Demands, *, status: bool) -> list[FieldError]:
+    schema = _schema(version)
+    return [] if schema is None else check_schema(schema, f"{path}.openAPIV3Schema", demands, status=status)
+
+
+def _columns(version: Manifest, path: str, fields: AbstractSet[str]) -> Iterator[FieldError]:
+    """Check those of a version's subresources and columns that are in `fields`."""
+    subresources = version.get("subresources") or {}
+    if "subresources" in fields and subresources.get("scale") is not None:
+        yield from _scale(subresources["scale"], f"{path}.subresources.scale")
+    if "additionalPrinterColumns" in fields:
+        for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            yield from _column(column, f"{path}.additionalPrinterColumns[{index}]")
+
+
+def _selectable(version: Manifest, schema: Manifest | None, path: str, *, any_number: bool) -> Iterator[FieldError]:
+    where = f"{path}.selectableFields"
+    if schema is None:
+        # Kubernetes wants the fields and the schema at the same place: both in each version, or both the same in all.
+        at_top = "may only be set when validations.schema is included"
+        in_version = "may only be set when `version.schema.openAPIV3Schema` is not included"
+        yield invalid(where, "", at_top if path == "spec" else in_version)
+    else:
+        yield from check_selectable_fields(version["selectableFields"], schema, where, any_number=any_number)
 
 
 def _deprecation_warning(version: Manifest, path: str) -> Iterator[FieldError]:
@@ -185,48 +251,6 @@ def _deprecation_warning(version: Manifest, path: str) -> Iterator[FieldError]:
             text = "must only contain printable UTF-8 characters; non-printable character found at index"
             yield invalid(field, given, f"{text} {index}")
             return
-
-
-def _version(
-    version: Manifest, path: str, paths: dict[str, str], fields: AbstractSet[str], *, structural: bool, defaults: bool
-) -> Iterator[FieldError]:
-    """Check those of a version's schema, subresources and columns that are in `fields`."""
-    subresources = version.get("subresources") or {}
-    schema = _schema(version)
-    if "schema" in fields and schema is not None:
-        where = f"{paths['schema']}.openAPIV3Schema"
-        status = subresources.get("status") is not None
-        yield from check_schema(schema, where, status=status, structural=structural, defaults=defaults)
-    if "subresources" in fields and subresources.get("scale") is not None:
-        yield from _scale(subresources["scale"], f"{paths['subresources']}.scale")
-    if "additionalPrinterColumns" in fields:
-        for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            yield from _column(column, f"{path}.additionalPrinterColumns[{index}]")
-    if "selectableFields" in fields and version.get("selectableFields"):
-        yield from _selectable(version["selectableFields"], schema or {}, f"{path}.selectableFields")
-
-
-def _selectable(fields: list[Manifest], schema: Manifest, path: str) -> Iterator[FieldError]:
-    known: set[str] = set()
-    for index, item in enumerate(fields):
-        field, given = f"{path}[{index}].jsonPath", item.get("jsonPath", "")
-        if not given:
-            yield required(field)
-            continue
-        found, problem = (None, "array notation is not allowed") if "[" in given else field_at(given, schema)
-        if problem:
-            yield invalid(field, given, f"is an invalid path: {problem}")
-            continue
-        if given.startswith(".metadata"):
-            yield invalid(field, given, "must not point to fields in metadata")
-        if (found or {}).get("type") not in _SELECTABLE_TYPES:
-            text = "must point to a field of type string, boolean or integer. "
-            yield invalid(field, given, f"{text}Enum string fields and strings with formats are allowed.")
-        if given in known:
-            yield duplicate(field, given)
-        known.add(given)
-    if len(known) > _MOST_SELECTABLE:
-        yield FieldError(ErrorType.TOO_MANY, path, f"must have at most {_MOST_SELECTABLE} items", len(known))
 
 
 def _scale(scale: Manifest, path: str) -> Iterator[FieldError]:
@@ -295,86 +319,7 @@ def _enum(field: str, value: str, allowed: tuple[str, ...]) -> Iterator[FieldErr
         yield not_supported(field, value, allowed)
 
 
-def _conversion(conversion: Manifest) -> Iterator[FieldError]:
-    strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook") or {}
-    yield from _enum("spec.conversion.strategy", strategy, ("None", "Webhook"))
-    client, reviews = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
-    client_field, review_field = "spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions"
-    if strategy != "Webhook":
-        text = "should not be set when strategy is not set to Webhook"
-        if client is not None:
-            yield forbidden(client_field, text)
-        if reviews:
-            yield forbidden(review_field, text)
-        return
-    if client is None:
-        yield required(client_field, "required when strategy is set to Webhook")
-    elif bool(client.get("url")) == bool(client.get("service")):
-        yield required(client_field, "exactly one of url or service is required")
-    elif url := client.get("url"):
-        yield from _webhook_url(url, f"{client_field}.url")
-    else:
-        yield from _webhook_service(client["service"], f"{client_field}.service")
-    if not reviews:
-        yield required(review_field)
-        return
-    for index, name in enumerate(reviews):
-        if name in reviews[:index]:
-            yield invalid(f"{review_field}[{index}]", name, "duplicate version")
-        else:
-            for text in names.dns1035(name):
-                yield invalid(f"{review_field}[{index}]", name, text)
-    if not {"v1", "v1beta1"}.intersection(reviews):
-        yield invalid(review_field, Raw(go_syntax(reviews)), "must include at least one of v1, v1beta1")
-
-
-_URL_FORM: Final = "; desired format: https://host[/path]"
-
-
-def _webhook_url(url: str, field: str) -> Iterator[FieldError]:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        yield required(field, f"url must be a valid URL: {error}{_URL_FORM}")
-        return
-    if parts.scheme != "https":
-        yield invalid(field, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
-    if not parts.netloc:
-        yield invalid(field, parts.netloc, f"host must be specified{_URL_FORM}")
-    if "@" in parts.netloc:
-        yield invalid(field, parts.netloc.rpartition("@")[0], "user information is not permitted in the URL")
-    if parts.fragment:
-        yield invalid(field, parts.fragment, "fragments are not permitted in the URL")
-    if parts.query:
-        yield invalid(field, parts.query, "query parameters are not permitted in the URL")
-
-
-def _webhook_service(service: Manifest, field: str) -> Iterator[FieldError]:
-    for name in ("name", "namespace"):
-        if not service.get(name):
-            yield required(f"{field}.{name}", f"service {name} is required")
-    port = service.get("port", 443)
-    if not 1 <= port <= 65535:
-        yield invalid(f"{field}.port", port, "port is not valid: must be between 1 and 65535, inclusive")
-    path = service.get("path")
-    if path in (None, "/"):
-        return
-    where = f"{field}.path"
-    if path == "//":
-        yield invalid(where, path, "segment[0] may not be empty")
-        return
-    if not path.startswith("/"):
-        yield invalid(where, path, "must start with a '/'")
-    segments = path.removeprefix("/").removesuffix("/").split("/")
-    for index, segment in enumerate(segments):
-        if not segment:
-            yield invalid(where, path, f"segment[{index}] may not be empty")
-        else:
-            for text in names.subdomain(segment):
-                yield invalid(where, path, f"segment[{index}]: {text}")
-
-
-def _stored_versions(crd: Manifest) -> Iterator[FieldError]:
+def _stored_versions(crd: Manifest, release: int = NEWEST) -> Iterator[FieldError]:
     stored = (crd.get("status") or {}).get("storedVersions") or []
     known = {version.get("name"): version for version in crd["spec"].get("versions") or ()}
     field = "status.storedVersions"
@@ -383,7 +328,13 @@ def _stored_versions(crd: Manifest) -> Iterator[FieldError]:
         return
     for name, version in known.items():
         if version.get("storage") and name not in stored:
-            yield invalid(field, Raw(go_syntax(version)), f"must have the storage version {name}")
+            shown = go_strings(stored) if release >= _REWORDED else Raw(go_syntax(version))
+            yield invalid(field, shown, f"must have the storage version {name}")
     for index, name in enumerate(stored):
         if name not in known:
-            yield invalid(f"{field}[{index}]", name, "must appear in spec.versions")
+            text = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status.storedVersions"
+            )
+            yield invalid(f"{field}[{index}]", name, text if release >= _REWORDED else "must appear in spec.versions")

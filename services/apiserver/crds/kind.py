@@ -5,6 +5,7 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_syntax
 from services._rules.kubernetes.validation.field_errors import FieldError, Raw, forbidden, invalid
+from services.apiserver.crds.checks.schema_formats import format_warnings
 from services.apiserver.crds.definition import check_definition, check_definition_status, check_definition_update
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.decoding import field_tables as schemas
@@ -91,6 +92,8 @@ def _conversion_to_v1beta1(conversion: Manifest) -> Manifest:
 
 
 _HTTPS_PORT = 443
+_WARNS_SINCE: Final = 34
+"""The first release that warns of formats that it does not know."""
 
 
 def _normalise_below(name: str, schema: Manifest, path: list[str]) -> None:
@@ -103,7 +106,9 @@ def _normalise_below(name: str, schema: Manifest, path: list[str]) -> None:
         elif isinstance(inner, list) and key == "items":
             for index, item in enumerate(inner):
                 schemas.normalise(name, item, [*path, f"items[{index}]"])
-        elif inner is not None and not (isinstance(inner, bool) and key == "additionalProperties"):
+        elif key == "items" and key in schema:
+            schema[key] = None  # Kubernetes reads any other value as items without a schema.
+        elif inner is not None and not isinstance(inner, bool):
             raise schemas.ShapeError([*path, key], "a schema", inner)
     for key in ("properties", "patternProperties"):
         for field, inner in (schema.get(key) or {}).items():
@@ -191,11 +196,12 @@ class CustomResourceDefinition(BuiltinKind):
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new definition outside its metadata."""
-        return [*self._misplaced(obj), *check_definition(self._v1(obj), beta=self._beta)]
+        return [*self._misplaced(obj), *check_definition(self._v1(obj), beta=self._beta, release=self.release)]
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with an update of a definition."""
-        return [*self._misplaced(new), *check_definition_update(self._v1(new), self._v1(old), beta=self._beta)]
+        found = check_definition_update(self._v1(new), self._v1(old), beta=self._beta, release=self.release)
+        return [*self._misplaced(new), *found]
 
     def _misplaced(self, crd: Manifest) -> list[FieldError]:
         """Return what the beta has both at the top and in versions, or the same in all versions."""
@@ -215,6 +221,14 @@ class CustomResourceDefinition(BuiltinKind):
         if spec.get("version") and versions and versions[0].get("name") != spec["version"]:
             found.append(invalid("spec.version", spec["version"], "must match the first version in spec.versions"))
         return found
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Return a warning for each format of the schemas that is not known."""
+        return format_warnings(obj) if self.release >= _WARNS_SINCE else []
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Return a warning for each format that is not known and new."""
+        return format_warnings(new, old) if self.release >= _WARNS_SINCE else []
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with a write to the status subresource."""

@@ -10,7 +10,7 @@ from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, Raw, duplicate, invalid, required
 from services._rules.kubernetes.validation.object_metadata import annotations as check_annotations
 from services._rules.kubernetes.validation.object_metadata import labels as check_labels
-from services.apiserver.crds.objectmeta import embedded_error
+from services.apiserver.crds.objectmeta import metadata_error
 
 Schema = dict[str, Any]
 Check = Callable[[Any, str, list[FieldError]], None]
@@ -26,29 +26,23 @@ def compile_embedded(schema: Schema) -> Check | None:
     return _walk(schema, _embedded)
 
 
+def compile_embedded_shapes(schema: Schema) -> Check | None:
+    """Return a function that complains about embedded metadata of a wrong shape; None if the schema embeds none."""
+    return _walk(schema, _embedded_shape)
+
+
 def compile_embedded_types(schema: Schema) -> Callable[[Any], str] | None:
     """Return a function from an object to the decoder's complaint about embedded metadata, empty if there is none."""
-
-    def probe(node: Schema) -> Check | None:
-        if not node.get("x-kubernetes-embedded-resource"):
-            return None
-        return lambda value, path, found: _decode_embedded(value, path, found)
-
-    walk = _walk(schema, probe)
+    walk = compile_embedded_shapes(schema)
     if walk is None:
         return None
 
     def first(value: Any) -> str:
         found: list[FieldError] = []
         walk(value, "", found)
-        return found[0].detail if found else ""
+        return str(found[0]) if found else ""
 
     return first
-
-
-def _decode_embedded(value: Any, path: str, found: list[FieldError]) -> None:
-    if isinstance(value, dict) and (text := embedded_error(f"{path}.metadata", value.get("metadata"))):
-        found.append(invalid(path, None, text))
 
 
 def _walk(schema: Schema, probe: Callable[[Schema], Check | None]) -> Check | None:
@@ -104,6 +98,15 @@ def _duplicates(value: Any, path: str, found: list[FieldError], keys: tuple[str,
         seen.add(mark)
 
 
+def _embedded_shape(schema: Schema) -> Check | None:
+    return _check_shape if schema.get("x-kubernetes-embedded-resource") else None
+
+
+def _check_shape(value: Any, path: str, found: list[FieldError]) -> None:
+    if isinstance(value, dict) and (text := metadata_error(value.get("metadata"))):
+        found.append(invalid(f"{path}.metadata", Raw(go_syntax(value["metadata"])), text))
+
+
 def _embedded(schema: Schema) -> Check | None:
     return _check_embedded if schema.get("x-kubernetes-embedded-resource") else None
 
@@ -111,19 +114,33 @@ def _embedded(schema: Schema) -> Check | None:
 def _check_embedded(value: Any, path: str, found: list[FieldError]) -> None:
     if not isinstance(value, dict):
         return
-    version, kind = value.get("apiVersion"), value.get("kind")
-    if not version:
-        found.append(required(f"{path}.apiVersion", "must not be empty"))
-    elif isinstance(version, str) and version.count("/") > 1:
-        found.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
-    if not kind:
-        found.append(required(f"{path}.kind", "must not be empty"))
-    elif isinstance(kind, str):
-        found += [invalid(f"{path}.kind", kind, text) for text in names.dns1035(kind.lower())]
-    metadata = value.get("metadata")
-    if isinstance(metadata, dict):
-        inner = f"{path}.metadata"
-        if name := metadata.get("name"):
-            found += [invalid(f"{inner}.name", name, text) for text in names.path_segment(name)]
-        found += check_labels(metadata.get("labels") or {}, f"{inner}.labels")
-        found += check_annotations(metadata.get("annotations") or {}, f"{inner}.annotations")
+    for name, problems in (("apiVersion", _version_problems), ("kind", _kind_problems)):
+        given, here = value.get(name), f"{path}.{name}".removeprefix(".")
+        if name not in value:
+            found.append(required(here, "must not be empty"))
+        elif not isinstance(given, str):
+            found.append(invalid(here, Raw(go_syntax(given)), "must be a string"))
+        elif not given:
+            found.append(invalid(here, given, "must not be empty"))
+        else:
+            found += [invalid(here, given, text) for text in problems(given)]
+    _check_metadata(value.get("metadata"), f"{path}.metadata".removeprefix("."), found)
+
+
+def _version_problems(version: str) -> list[str]:
+    return [f"unexpected GroupVersion string: {version}"] if version.count("/") > 1 else []
+
+
+def _kind_problems(kind: str) -> list[str]:
+    texts = names.dns1035(kind.lower())
+    return [f"may have mixed case, but should otherwise match: {','.join(texts)}"] if texts else []
+
+
+def _check_metadata(metadata: Any, path: str, found: list[FieldError]) -> None:
+    if not isinstance(metadata, dict):
+        return
+    for name, rest in (("name", ""), ("generateName", "x")):
+        if given := metadata.get(name):
+            found += [invalid(f"{path}.{name}", given, text) for text in names.path_segment(given + rest)]
+    found += check_labels(metadata.get("labels") or {}, f"{path}.labels")
+    found += check_annotations(metadata.get("annotations") or {}, f"{path}.annotations")

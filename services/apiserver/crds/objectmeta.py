@@ -4,8 +4,6 @@ from typing import Any, Final
 
 import msgspec
 
-from services._rules.kubernetes.patch.go_text import go_syntax
-
 _STRING: Final = "string"
 _STRINGS: Final = "map"
 _LIST: Final = "list"
@@ -52,12 +50,6 @@ def metadata_error(meta: Any) -> str:
             chain = [name, *(other for other in sorted(meta) if other > name and other in _FIELDS)]
             return "v1.ObjectMeta." + "".join(f"{_go_name(other)}: " for other in reversed(chain)) + found
     return ""
-
-
-def embedded_error(path: str, meta: Any) -> str:
-    """Return the decoder's error about an embedded resource's metadata at `path`; empty if it is right."""
-    found = metadata_error(meta)
-    return f"{path}: Invalid value: {go_syntax(meta)}: {found}" if found else ""
 
 
 def _field_error(kind: str, name: str, value: Any, text: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -19,16 +19,13 @@ from services._rules.kubernetes.validation.field_errors import (
     Raw,
     forbidden,
     invalid,
-    not_supported,
-    required,
 )
 from services.apiserver.crds.rules import HAS_OLD, OLD, RULES, SELF, SLICE, compiled, has_rules, optional_old
-from services.apiserver.crds.structural import check_structural
+from services.apiserver.crds.structural import check_structural, inconvertible
 from services.apiserver.flow.work_aside import HEAVY_BYTES
 
 Schema = dict[str, Any]
 
-REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _ADVICE: Final = (
     "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
     "declared)"
@@ -51,9 +48,11 @@ class _Place(msgspec.Struct, frozen=True):
 class _Checks:
     """The checks of one schema; `spent` collects the places and costs of expressions."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, broken: Collection[str] = ()) -> None:
         self.types = Types()
         self._schema = schema
+        self._broken = broken
+        """The places of what is wrong with the schema: rules at and around them are not looked at."""
         self._pool: Any = None
         self._checkers: dict[str, Checker] = {}
         self.spent: list[tuple[int, str]] = []
@@ -101,16 +100,12 @@ class _Checks:
                 yield from self._node(item, inner, real)
 
     def _rules(self, schema: Schema, place: _Place, typed: Schema) -> Iterator[FieldError | None]:
-        kind: Type | None = None
-        for index, rule in enumerate(schema.get(RULES) or ()):
-            where = f"{place.path}.{RULES}[{index}]"
-            problems = list(_form(rule, where, typed))
-            yield from problems
-            if problems:
-                continue
-            if kind is None:
-                kind = self.types.of(typed, resource=typed is self._schema) or Type("dyn", 1, SMALL)
-            yield from self._expressions(rule, where, place, kind)
+        rules = schema.get(RULES) or ()
+        if not rules or any(_is_within(broken, place.path) for broken in self._broken):
+            return
+        kind = self.types.of(typed, resource=typed is self._schema) or Type("dyn", 1, SMALL)
+        for index, rule in enumerate(rules):
+            yield from self._expressions(rule, f"{place.path}.{RULES}[{index}]", place, kind)
 
     def _expressions(self, rule: dict[str, Any], where: str, place: _Place, kind: Type) -> Iterator[FieldError | None]:
         checker = self._checkers.get(kind.name)
@@ -136,10 +131,10 @@ class _Checks:
             except CompileError as error:
                 prefix = "" if name == "rule" else f"{name} "
                 yield invalid(f"{where}.{name}", _go_rule(rule), f"{prefix}compilation failed: {error}")
-                continue
-            if checked.gives not in (wanted, "dyn"):
+                break
+            if checked.gives != wanted:
                 yield invalid(f"{where}.{name}", _go_rule(rule), problem)
-                continue
+                break
             if name == "rule":
                 uses_old = OLD in program.uses
             yield None
@@ -178,10 +173,12 @@ _answers: dict[bytes, list[FieldError]] = {}
 _MOST_ANSWERS: Final = 8
 
 
-def check_rules(schema: Schema, path: str) -> list[FieldError]:
-    """Return what is wrong with the rules of a structural schema."""
+def check_rules(schema: Schema, path: str, broken: Collection[str] = ()) -> list[FieldError]:
+    """Return what is wrong with the rules of a structural schema; `broken`: the places of its other errors."""
     if RULES.encode() not in msgspec.json.encode(schema) or not has_rules(schema):
         return []
+    if broken:
+        return list(_Checks(schema, broken).all(path))
     known = _answers.get(_digest(schema))
     found = list(_Checks(schema).all(_ROOT)) if known is None else known
     return [_placed(error, path) for error in found]
@@ -194,7 +191,12 @@ async def check_ahead(schema: Schema) -> None:
     whole, without this.
     """
     encoded = msgspec.json.encode(schema)
-    if RULES.encode() not in encoded or len(encoded) >= HEAVY_BYTES or check_structural(schema, ""):
+    if (
+        RULES.encode() not in encoded
+        or len(encoded) >= HEAVY_BYTES
+        or inconvertible(schema)
+        or check_structural(schema, "")
+    ):
         return
     await asyncio.to_thread(load)
     found: list[FieldError] = []
@@ -214,53 +216,14 @@ def _digest(schema: Schema) -> bytes:
     return hashlib.sha256(msgspec.json.encode(schema)).digest()
 
 
+def _is_within(place: str, path: str) -> bool:
+    return place == path or place.startswith((f"{path}.", f"{path}["))
+
+
 def _placed(error: FieldError, path: str) -> FieldError:
     return msgspec.structs.replace(
         error, field=error.field.replace(_ROOT, path), detail=error.detail.replace(_ROOT, path)
     )
-
-
-def _form(rule: dict[str, Any], where: str, schema: Schema) -> Iterator[FieldError]:
-    text, message, expression = (rule.get(name) or "" for name in ("rule", "message", "messageExpression"))
-    if not text.strip():
-        yield required(f"{where}.rule", "rule is not specified")
-    elif message and not message.strip():
-        yield invalid(f"{where}.message", message, "message must be non-empty if specified")
-    elif "\n" in message.strip() or "\r" in message.strip():
-        yield invalid(f"{where}.message", message, "message must not contain line breaks")
-    elif ("\n" in text.strip() or "\r" in text.strip()) and not message.strip():
-        yield required(f"{where}.message", "message must be specified if rule contains line breaks")
-    if expression and not expression.strip():
-        yield required(f"{where}.messageExpression", "must be non-empty if specified")
-    reason, path = rule.get("reason"), rule.get("fieldPath") or ""
-    if reason is not None and reason not in REASONS:
-        yield not_supported(f"{where}.reason", reason, REASONS)
-    if path and not path.strip():
-        yield invalid(f"{where}.fieldPath", path, "must be non-empty if specified")
-    elif "\n" in path or "\r" in path:
-        yield invalid(f"{where}.fieldPath", path, "must not contain line breaks")
-    elif path and (problem := field_at(path.strip(), schema)[1]):
-        yield invalid(f"{where}.fieldPath", path, f"fieldPath must be a valid path: {problem}")
-
-
-def field_at(path: str, schema: Schema | None) -> tuple[Schema | None, str]:
-    """Return the schema that a path leads to, of `.name` and `['name']` by turns, and why it leads nowhere."""
-    while path:
-        if path.startswith("['") and "']" in path:
-            name, path = path[2:].split("']", 1)
-        elif path.startswith("."):
-            end = min((at for at in (path.find(".", 1), path.find("[", 1)) if at > 0), default=len(path))
-            name, path = path[1:end], path[end:]
-        else:
-            return None, f"expected [ or . but got: {path}"
-        fields, more = (schema or {}).get("properties"), (schema or {}).get("additionalProperties")
-        if fields and name in fields:
-            schema = fields[name]
-        elif not fields and isinstance(more, dict):
-            schema = more
-        else:
-            return None, "does not refer to a valid field"
-    return schema, ""
 
 
 def _go_rule(rule: dict[str, Any]) -> Raw:

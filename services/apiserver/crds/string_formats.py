@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from services._rules.kubernetes.validation import name_formats as names
+
 _ATOM: Final = r"[^\s()<>\[\]:;@\\,.\"]+"
 _EMAIL: Final = re.compile(rf"(?:[^<>@]*<)?(?:{_ATOM}(?:\.{_ATOM})*|\"[^\"]*\")@{_ATOM}(?:\.{_ATOM})*>?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
@@ -35,7 +37,7 @@ _OBJECT_ID: Final = re.compile(r"[0-9a-fA-F]{24}")
 
 def checker(name: str) -> Callable[[str], bool] | None:
     """Return the check of a format, or None for a format that is not known (and therefore not enforced)."""
-    return _CHECKS.get(name)
+    return _CHECKS.get(name.replace("-", ""))
 
 
 def _date(text: str) -> bool:
@@ -153,7 +155,6 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "cidr": _cidr,
     "creditcard": _card,
     "date": _date,
-    "date-time": _date_time,
     "datetime": _date_time,
     "duration": _duration,
     "email": _full(_EMAIL),
@@ -164,6 +165,8 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "isbn": lambda text: _isbn(10)(text) or _isbn(13)(text),
     "isbn10": _isbn(10),
     "isbn13": _isbn(13),
+    "k8slongname": lambda text: not names.subdomain(text),
+    "k8sshortname": lambda text: not names.label(text),
     "mac": _full(_MAC),
     "password": lambda _: True,
     "rgbcolor": _rgb,

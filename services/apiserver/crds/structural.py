@@ -26,12 +26,31 @@ _FORBIDDEN_NESTED: Final = {
     "x-kubernetes-list-map-keys": "must be empty to be structural",
     "x-kubernetes-list-type": "must be undefined to be structural",
     "x-kubernetes-map-type": "must be undefined to be structural",
+    "x-kubernetes-validations": "must be empty to be structural",
 }
+_INCONVERTIBLE: Final = (
+    *("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"),
+)
+"""Keywords that a structural schema has no place for."""
+_METADATA_KEYWORDS: Final = ("type", "properties", "default")
+"""What the schema of the metadata of an object may have; a default is refused for another reason."""
 
 
 def check_structural(schema: Schema, path: str) -> list[FieldError]:
-    """Return what keeps a schema from being structural."""
-    return [*_invariants(schema, path, ROOT), *_completeness(schema, path)]
+    """Return what keeps a schema from being structural, which has to be convertible."""
+    return sorted([*_invariants(schema, path, ROOT), *_completeness(schema, path)], key=str)
+
+
+def inconvertible(schema: Schema) -> str:
+    """Return why a schema cannot be read as a structural one at all; empty if it can."""
+    for name in _INCONVERTIBLE:
+        if schema.get(name) or (name == "additionalItems" and schema.get(name) is not None):
+            return f"OpenAPIV3Schema '{name.removeprefix('$') if name == '$schema' else name}' is not supported"
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+    if isinstance(schema.get("items"), list) and schema["items"]:
+        return "OpenAPIV3Schema 'items' must be a schema, but is an array"
+    return next((text for _, part in (*children(schema), *compositions(schema)) if (text := inconvertible(part))), "")
 
 
 def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
@@ -53,10 +72,18 @@ def compositions(schema: Schema) -> Iterator[tuple[str, Schema]]:
         yield ".not", schema["not"]
 
 
+def is_set(schema: Schema, name: str) -> bool:
+    """Return whether a schema has a keyword: one that is empty, or false where that is the same, counts as left out."""
+    value = schema.get(name)
+    if name in ("not", "items", "default", "example", "additionalProperties", "additionalItems"):
+        return value is not None
+    return value is not None and value is not False and value not in ("", [], {})
+
+
 def _invariants(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
     for suffix, child in children(schema):
         yield from _invariants(child, path + suffix, ITEM if suffix == ".items" else FIELD)
-    if level == ROOT and "additionalProperties" in schema:
+    if level == ROOT and is_set(schema, "additionalProperties"):
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
     yield from _type(schema, path, level)
     yield from _extensions(schema, path)
@@ -66,6 +93,8 @@ def _invariants(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
     yield from _pattern(schema, path)
     if level == ROOT or schema.get("x-kubernetes-embedded-resource"):
         yield from _resource(schema, path)
+    if level == ROOT and "metadata" in schema.get("properties", {}):
+        yield from _metadata(schema["properties"]["metadata"], f"{path}.properties[metadata]")
 
 
 def _type(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
@@ -79,7 +108,7 @@ def _type(schema: Schema, path: str, level: str) -> Iterator[FieldError]:
         yield required(f"{path}.type", level)
     if level == ROOT and kind and kind != "object":
         yield invalid(f"{path}.type", kind, "must be object at the root")
-    if kind == "array" and not schema.get("items"):
+    if kind == "array" and not isinstance(schema.get("items"), dict):
         yield required(f"{path}.items", "must be specified")
 
 
@@ -89,7 +118,7 @@ def _extensions(schema: Schema, path: str) -> Iterator[FieldError]:
             if schema.get(name):
                 yield invalid(f"{path}.{name}", True, "must be false if x-kubernetes-int-or-string is true")
     if schema.get("x-kubernetes-embedded-resource"):
-        if "additionalProperties" in schema:
+        if is_set(schema, "additionalProperties"):
             text = "must not be used if x-kubernetes-embedded-resource is set"
             yield forbidden(f"{path}.additionalProperties", text)
         if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -101,9 +130,7 @@ def _extensions(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def _excused_any_of(schema: Schema) -> str:
-    """Return where an int-or-string schema may repeat its two types, which is nowhere for any other schema."""
-    if not schema.get("x-kubernetes-int-or-string"):
-        return ""
+    """Return where a schema may name the two types of int-or-string; empty if nowhere."""
     if schema.get("anyOf") == _INT_OR_STRING:
         return ".anyOf"
     all_of = schema.get("allOf") or [{}]
@@ -118,12 +145,8 @@ def _nested(schema: Schema, path: str, excused: str, root: str) -> Iterator[Fiel
         if suffix != ".additionalProperties":
             yield from _nested(child, path + suffix, excused, root)
     for name, text in _FORBIDDEN_NESTED.items():
-        value = schema.get(name)
-        if value or (name in ("default", "additionalProperties") and name in schema):
+        if is_set(schema, name) and not (name == "additionalProperties" and schema[name] is False):
             yield forbidden(f"{path}.{name}", text)
-    within = path.removeprefix(root)
-    if schema.get("x-kubernetes-validations") and any(name in within for name in (".anyOf[", ".oneOf[", ".not")):
-        yield forbidden(f"{path}.x-kubernetes-validations", "must be empty to be structural")
     if "metadata" in schema.get("properties", {}):
         yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
@@ -136,27 +159,22 @@ def _pattern(schema: Schema, path: str) -> Iterator[FieldError]:
 
 def _resource(schema: Schema, path: str) -> Iterator[FieldError]:
     fields = schema.get("properties", {})
-    for name in ("kind", "apiVersion"):
-        if name in fields and fields[name].get("type") != "string":
-            yield invalid(f"{path}.properties[{name}].type", fields[name].get("type", ""), "must be string")
-    meta = fields.get("metadata")
-    if meta is None:
-        return
-    where = f"{path}.properties[metadata]"
-    if meta.get("type") != "object":
-        yield invalid(f"{where}.type", meta.get("type", ""), "must be object")
-    named = meta.get("properties", {}).keys() <= {"name", "generateName"}
-    plain = all(name in ("type", "properties", "default") or not value for name, value in meta.items())
-    if not named or not plain:
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        if name in fields and fields[name].get("type", "") != wanted:
+            yield invalid(f"{path}.properties[{name}].type", fields[name].get("type", ""), f"must be {wanted}")
+
+
+def _metadata(schema: Schema, path: str) -> Iterator[FieldError]:
+    named = schema.get("properties", {}).keys() <= {"name", "generateName"}
+    if not named or any(name not in _METADATA_KEYWORDS and is_set(schema, name) for name in schema):
         text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        yield forbidden(where, text)
+        yield forbidden(path, text)
 
 
 def _completeness(schema: Schema, path: str) -> Iterator[FieldError]:
+    # Kubernetes looks at the value rules of the root only.
     for suffix, part in compositions(schema):
         yield from _complete(part, schema, path, path + suffix)
-    for suffix, child in children(schema):
-        yield from _completeness(child, path + suffix)
 
 
 def _complete(rule: Schema, schema: Schema, path: str, rule_path: str) -> Iterator[FieldError]:
@@ -175,7 +193,11 @@ def _complete(rule: Schema, schema: Schema, path: str, rule_path: str) -> Iterat
 
 def any_schema(schema: Schema, test: Callable[[Schema], bool]) -> bool:
     """Return whether a schema or any schema inside it passes the test."""
-    if test(schema):
-        return True
-    below = (*children(schema), *compositions(schema))
-    return any(any_schema(child, test) for _, child in below)
+    return any(test(part) for part in every_schema(schema))
+
+
+def every_schema(schema: Schema) -> Iterator[Schema]:
+    """Iterate over a schema and all schemas inside it, those of value rules included."""
+    yield schema
+    for _, child in (*children(schema), *compositions(schema)):
+        yield from every_schema(child)

@@ -1,25 +1,23 @@
 """Compiles a custom resource schema into a function that returns the errors of an object.
 
-The order of complaints, their texts and their oddities (list items have no index in their path, a failed oneOf has no
-path at all) are those of an API server. Lists of type set and map are checked apart from that, as it does.
+The order of complaints, their texts and their oddities (a failed oneOf has no path at all) are those of an API server.
+Lists of type set and map are checked apart from that, as it does.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from services._rules.kubernetes.patch.go_text import go_float, go_quote, go_syntax
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.kubernetes.patterns import matcher
-from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, Raw, not_supported
+from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, not_supported
 from services.apiserver.crds import string_formats as formats
+from services.apiserver.crds.values.number_bounds import compile_number
+from services.apiserver.crds.values.value_complaints import Dialect, composed, field_of, shown, unfit
+from services.apiserver.kinds.builtin import NEWEST
 
 Schema = dict[str, Any]
-
-_LARGEST_EXACT: Final = 2**53
-NO_FIELD: Final = "<nil>"
 
 
 class Result(msgspec.Struct):
@@ -37,47 +35,52 @@ class Result(msgspec.Struct):
 Check = Callable[[Any, str, Result], None]
 
 
-def compile_validate(schema: Schema) -> Callable[[Any], list[FieldError]]:
-    """Return a function from an object to what is wrong with it."""
-    check = _compile(schema)
+def compile_validate(
+    schema: Schema, release: int = NEWEST, *, structural: bool = False
+) -> Callable[[Any], list[FieldError]]:
+    """Return a function from an object to what is wrong with it, as a release says it.
+
+    `structural`: the object is a default, of which an int-or-string schema demands no type.
+    """
+    check = _compile(schema, Dialect(release, structural))
 
     def validate(value: Any) -> list[FieldError]:
         result = Result()
         check(value, "", result)
-        return result.errors
+        return list({(error.type, error.field, error.detail): error for error in result.errors}.values())
 
     return validate
 
 
-def _compile(schema: Schema) -> Check:
-    types = ["integer", "string"] if schema.get("x-kubernetes-int-or-string") else []
-    if schema.get("type"):
-        types = [schema["type"]]
+def _compile(schema: Schema, dialect: Dialect) -> Check:
+    types = [schema["type"]] if schema.get("type") else []
+    if schema.get("x-kubernetes-int-or-string") and not dialect.structural:
+        types = types or ["integer", "string"]
     nullable = bool(schema.get("nullable"))
     format_name = str(schema.get("format", ""))
     enum = schema.get("enum")
     # In the order in which an API server complains.
     checks = [
-        *_compositions(schema),
-        *_strings(schema, format_name, types),
-        *_numbers(schema),
-        *_lists(schema),
+        *_compositions(schema, dialect),
+        *_strings(schema, format_name, types, dialect),
+        *_numbers(schema, dialect),
+        *_lists(schema, dialect),
     ]
-    objects = _objects(schema)
+    objects = _objects(schema, dialect)
 
     def check(value: Any, path: str, result: Result) -> None:
         result.matched += 1
         if value is None:
             if types and not nullable:
-                result.errors.append(_type_error(path, ",".join(types), "null"))
+                result.errors.append(dialect.wrong_type(path, ",".join(types), "null"))
         else:
             if types and (wrong := _wrong_type(value, types, format_name)):
-                result.errors.append(_type_error(path, *wrong))
+                result.errors.append(dialect.wrong_type(path, *wrong))
             for one in checks:
                 one(value, path, result)
         if enum is not None and not any(same_json(value, allowed) for allowed in enum):
-            shown = [item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in enum]
-            result.errors.append(not_supported(_field(path), _shown(value), shown))
+            allowed_texts = [item if isinstance(item, str) else msgspec.json.encode(item).decode() for item in enum]
+            result.errors.append(not_supported(field_of(path), shown(value), allowed_texts))
         if objects is not None and isinstance(value, dict):
             objects(value, path, result)
 
@@ -91,6 +94,8 @@ def _wrong_type(value: Any, types: list[str], format_name: str) -> tuple[str, st
         return None
     if found == "number" and "integer" in types and value.is_integer():
         return None
+    if found == "array" and formats.checker(format_name) and not {"integer", "number"}.intersection(types):
+        return None  # Kubernetes takes a list for a text of a known format.
     if format_name and formats.checker(format_name) and found not in ("string", "array"):
         go_format = {"integer": "int64", "number": "double"}.get(found, "")
         return format_name, go_format
@@ -113,43 +118,17 @@ def _type_name(value: Any) -> str:
             return "object"
 
 
-def _field(path: str) -> str:
-    return path.removeprefix(".") or NO_FIELD
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        return Raw(go_syntax(value))
-    return Raw(go_float(value)) if isinstance(value, float) else value
-
-
-def _invalid(path: str, value: Any, text: str) -> FieldError:
-    return FieldError(ErrorType.INVALID, _field(path), f"{path.removeprefix('.')} in body {text}", _shown(value))
-
-
-def _type_error(path: str, wanted: str, found: str) -> FieldError:
-    return _invalid(path, found, f"must be of type {wanted}: {go_quote(found)}")
-
-
-def _number(value: float) -> str:
-    return go_float(float(value))
-
-
-def _compositions(schema: Schema) -> list[Check]:
+def _compositions(schema: Schema, dialect: Dialect) -> list[Check]:
     checks: list[Check] = []
     if schema.get("anyOf"):
-        checks.append(_any_of([_compile(item) for item in schema["anyOf"]]))
+        checks.append(_any_of([_compile(item, dialect) for item in schema["anyOf"]]))
     if schema.get("oneOf"):
-        checks.append(_one_of([_compile(item) for item in schema["oneOf"]]))
+        checks.append(_one_of([_compile(item, dialect) for item in schema["oneOf"]]))
     if schema.get("allOf"):
-        checks.append(_all_of([_compile(item) for item in schema["allOf"]]))
+        checks.append(_all_of([_compile(item, dialect) for item in schema["allOf"]]))
     if isinstance(schema.get("not"), dict):
-        checks.append(_not(_compile(schema["not"])))
+        checks.append(_not(_compile(schema["not"], dialect)))
     return checks
-
-
-def _composed(path: str, text: str) -> FieldError:
-    return FieldError(ErrorType.INVALID, NO_FIELD, f"{go_quote(path.removeprefix('.'))} {text}", "")
 
 
 def _try(check: Check, value: Any, path: str) -> Result:
@@ -168,7 +147,7 @@ def _any_of(alternatives: list[Check]) -> Check:
                 return
             if best is None or tried.matched > best.matched:
                 best = tried
-        result.errors.append(_composed(path, "must validate at least one schema (anyOf)"))
+        result.errors.append(composed(path, "must validate at least one schema (anyOf)"))
         if best is not None:
             result.take(best)
 
@@ -189,7 +168,7 @@ def _one_of(alternatives: list[Check]) -> Check:
         if valid == 1:
             return
         found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-        result.errors.append(_composed(path, f"must validate one and only one schema (oneOf). {found}"))
+        result.errors.append(composed(path, f"must validate one and only one schema (oneOf). {found}"))
         if best is not None:
             result.take(best)
 
@@ -205,7 +184,7 @@ def _all_of(parts: list[Check]) -> Check:
             result.take(tried)
         if valid < len(parts):
             none = "" if valid else ". None validated"
-            result.errors.append(_composed(path, f"must validate all the schemas (allOf){none}"))
+            result.errors.append(composed(path, f"must validate all the schemas (allOf){none}"))
 
     return check
 
@@ -213,16 +192,17 @@ def _all_of(parts: list[Check]) -> Check:
 def _not(unwanted: Check) -> Check:
     def check(value: Any, path: str, result: Result) -> None:
         if not _try(unwanted, value, path).errors:
-            result.errors.append(_composed(path, "must not validate the schema (not)"))
+            result.errors.append(composed(path, "must not validate the schema (not)"))
 
     return check
 
 
-def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
+def _strings(schema: Schema, format_name: str, types: list[str], dialect: Dialect) -> list[Check]:
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     pattern = schema.get("pattern")
     matches = matcher(pattern) if pattern else None
-    known = formats.checker(format_name) if format_name and types == ["string"] else None
+    any_text = not types or "string" in types
+    known = formats.checker(format_name) if format_name and any_text else None
     if longest is None and shortest is None and matches is None and known is None:
         return []
 
@@ -230,54 +210,31 @@ def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
         if not isinstance(value, str):
             return
         if longest is not None and len(value) > longest:
-            result.errors.append(_invalid(path, value, f"should be at most {longest} chars long"))
+            result.errors.append(dialect.too_long(path, value, longest))
         elif shortest is not None and len(value) < shortest:
-            result.errors.append(_invalid(path, value, f"should be at least {shortest} chars long"))
+            result.errors.append(unfit(path, value, f"should be at least {shortest} chars long"))
         elif matches is not None and not matches(value):
-            result.errors.append(_invalid(path, value, f"should match '{pattern}'"))
+            result.errors.append(unfit(path, value, f"should match '{pattern}'"))
         if known is not None and not known(value):
-            result.errors.append(_invalid(path, value, f"must be of type {format_name}: {go_quote(value)}"))
+            result.errors.append(dialect.wrong_type(path, format_name, value))
 
     return [check]
 
 
-def _is_multiple(value: float, step: float) -> bool:
-    if isinstance(value, int) and isinstance(step, int):
-        return value % step == 0
-    try:
-        times = value / step
-    except OverflowError:
-        return False
-    # Beyond these a number with a fraction cannot be told from one without.
-    return abs(times) <= _LARGEST_EXACT and math.isclose(times, round(times), rel_tol=0, abs_tol=1e-9)
-
-
-def _numbers(schema: Schema) -> list[Check]:
-    most, least, step = schema.get("maximum"), schema.get("minimum"), schema.get("multipleOf")
-    below, above = bool(schema.get("exclusiveMaximum")), bool(schema.get("exclusiveMinimum"))
-    if most is None and least is None and step is None:
+def _numbers(schema: Schema, dialect: Dialect) -> list[Check]:
+    problems = compile_number(schema, dialect)
+    if problems is None:
         return []
 
     def check(value: Any, path: str, result: Result) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        if step is not None and step <= 0:
-            text = f"factor MultipleOf declared for {path.removeprefix('.')} must be positive: {_number(step)}"
-            result.errors.append(FieldError(ErrorType.INVALID, _field(path), text, value))
-        elif step is not None and not _is_multiple(value, step):
-            result.errors.append(_invalid(path, value, f"should be a multiple of {_number(step)}"))
-        if most is not None and (value >= most if below else value > most):
-            rule = "less than" if below else "less than or equal to"
-            result.errors.append(_invalid(path, value, f"should be {rule} {_number(most)}"))
-        if least is not None and (value <= least if above else value < least):
-            rule = "greater than" if above else "greater than or equal to"
-            result.errors.append(_invalid(path, value, f"should be {rule} {_number(least)}"))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            result.errors += problems(value, path)
 
     return [check]
 
 
-def _lists(schema: Schema) -> list[Check]:
-    items = _compile(schema["items"]) if isinstance(schema.get("items"), dict) else None
+def _lists(schema: Schema, dialect: Dialect) -> list[Check]:
+    items = _compile(schema["items"], dialect) if isinstance(schema.get("items"), dict) else None
     most, least = schema.get("maxItems"), schema.get("minItems")
     if items is None and most is None and least is None:
         return []
@@ -286,38 +243,44 @@ def _lists(schema: Schema) -> list[Check]:
         if not isinstance(value, list):
             return
         if items is not None:
-            for item in value:
-                items(item, path, result)
+            for index, item in enumerate(value):
+                items(item, dialect.item(path, index), result)
         if least is not None and len(value) < least:
-            result.errors.append(_invalid(path, len(value), f"should have at least {least} items"))
+            result.errors.append(dialect.too_few(path, "items", len(value), least))
         if most is not None and len(value) > most:
-            result.errors.append(_invalid(path, len(value), f"should have at most {most} items"))
+            result.errors.append(dialect.too_many(path, "items", len(value), most))
 
     return [check]
 
 
-def _objects(schema: Schema) -> Callable[[dict[str, Any], str, Result], None] | None:
-    fields = {name: _compile(field) for name, field in schema.get("properties", {}).items()}
-    more = _compile(schema["additionalProperties"]) if isinstance(schema.get("additionalProperties"), dict) else None
+def _objects(schema: Schema, dialect: Dialect) -> Callable[[dict[str, Any], str, Result], None] | None:
+    fields = {name: _compile(field, dialect) for name, field in schema.get("properties", {}).items()}
+    rest = schema.get("additionalProperties")
+    more = _compile(rest, dialect) if isinstance(rest, dict) else None
     required = tuple(schema.get("required") or ())
-    defaulted = {name for name, field in schema.get("properties", {}).items() if "default" in field}
+    if not dialect.precise:
+        defaulted = {name for name, field in schema.get("properties", {}).items() if "default" in field}
+        required = tuple(name for name in required if name not in defaulted)
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if not fields and more is None and not required and most is None and least is None:
         return None
 
     def check(value: dict[str, Any], path: str, result: Result) -> None:
+        bound: FieldError | None = None
         if least is not None and len(value) < least:
-            result.errors.append(_invalid(path, least, f"should have at least {least} properties"))
-            return
-        if most is not None and len(value) > most:
-            result.errors.append(_invalid(path, most, f"should have at most {most} properties"))
-            return
+            bound = dialect.too_few(path, "properties", len(value), least)
+        elif most is not None and len(value) > most:
+            bound = dialect.too_many(path, "properties", len(value), most)
+        if bound is not None:
+            result.errors.append(bound)
+            if not dialect.precise:
+                return
         for name, item in value.items():
             field = fields.get(name, more)
             if field is not None:
                 field(item, f"{path}.{name}", result)
         for name in required:
-            if name not in value and name not in defaulted:
+            if name not in value:
                 result.errors.append(FieldError(ErrorType.REQUIRED, f"{path}.{name}".removeprefix(".")))
 
     return check

@@ -241,6 +241,10 @@ class Kind:
         """Return texts for `Warning` headers of an accepted write."""
         return []
 
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Return texts for `Warning` headers of an accepted update; those of a new object unless overridden."""
+        return self.warnings(new)
+
     # Objects of virtual kinds.
 
     def computed(self, namespace: str, name: str) -> list[Manifest] | None:

@@ -311,7 +311,7 @@ class Objects:
         attributes.new = new
         if not admitted:
             await self.admission.validate(attributes)
-        call.warnings += kind.warnings(new)
+        call.warnings += kind.change_warnings(new, old)
         if _finished(kind, new, before):
             if not call.dry_run and self.remove_now is not None:
                 try:

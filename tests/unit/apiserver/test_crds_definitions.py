@@ -292,7 +292,7 @@ def test_fields_become_a_schema() -> None:
     ("schema", "place"),
     [
         ({"items": {"properties": {"a": "x"}}, "type": "array"}, "a.items.properties.a"),
-        ({"items": 3, "type": "array"}, "a.items: expected a schema"),
+        ({"additionalProperties": 3, "type": "object"}, "a.additionalProperties: expected a schema"),
         ({"additionalProperties": {"items": {"type": 1}}, "type": "object"}, "a.additionalProperties.items.type"),
         ({"anyOf": [{"items": {"properties": []}}]}, "anyOf[0].items.properties"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from services._rules.kubernetes.cel.estimates import UNLIMITED, estimate
 from services._rules.kubernetes.cel.programs import Checker
 from services._rules.kubernetes.cel.schema_types import Types
+from services.apiserver.crds.checks.demands import Demands
 from services.apiserver.crds.schema_rules import check_schema
 
 Schema = dict[str, Any]
@@ -121,7 +122,7 @@ def test_costs_are_those_of_kubernetes(schema: Schema, rule: str, cost: int) -> 
 
 def errors(schema: Schema) -> list[str]:
     whole = {"type": "object", "properties": {"spec": schema}}
-    return [str(error) for error in check_schema(whole, "", status=False, structural=True, defaults=True)]
+    return [str(error) for error in check_schema(whole, "", Demands())]
 
 
 ONE_OF = "(has(self.a) && !has(self.b)) || (!has(self.a) && has(self.b))"

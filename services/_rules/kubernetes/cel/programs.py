@@ -15,6 +15,7 @@ import msgspec
 
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
+from services._rules.kubernetes.cel.literals import literal_problems
 from services._rules.kubernetes.cel.selections import Selection, pruned, selected
 from services._rules.kubernetes.cel.shapes import Looks, Seen, Sized
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
@@ -150,6 +151,8 @@ class Checker:
         except RuntimeError as error:
             raise CompileError(_issues(str(error))) from None
         _refuse(tree)
+        if problems := list(literal_problems(tree)):
+            raise CompileError("\n".join(f"ERROR: <input>: {text}" for text in problems))
         return Checked(str(compiled.return_type().name()).lower(), tree)
 
 

@@ -16,6 +16,7 @@ class ErrorType(enum.Enum):
 
     REQUIRED = ("FieldValueRequired", "Required value")
     INVALID = ("FieldValueInvalid", "Invalid value")
+    TYPE_INVALID = ("FieldValueTypeInvalid", "Invalid value")
     DUPLICATE = ("FieldValueDuplicate", "Duplicate value")
     NOT_SUPPORTED = ("FieldValueNotSupported", "Unsupported value")
     NOT_FOUND = ("FieldValueNotFound", "Not found")

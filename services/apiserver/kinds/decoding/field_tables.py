@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import decimal
 import functools
 import re
 from collections.abc import Callable
@@ -24,6 +25,8 @@ Object = dict[str, Any]
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _INT_LIMITS = {"i": 1 << 31, "l": 1 << 63}
+_LARGEST_EXACT = 1 << 53
+"""Whole numbers up to this are floats without loss."""
 
 
 class ShapeError(ValueError):
@@ -161,6 +164,15 @@ def _int(field: Field, value: Any, path: list[str]) -> int:
     return value
 
 
+def _float(_: Field, value: Any, path: list[str]) -> float:
+    if type(value) not in (int, float):
+        raise ShapeError(path, "a number", value)
+    if type(value) is int and abs(value) > _LARGEST_EXACT:
+        # What it is written as again: the digits that tell a float from others, and noughts.
+        return int(decimal.Decimal(repr(float(value))))
+    return value  # type: ignore[no-any-return]
+
+
 def _time(field: Field, value: Any, path: list[str]) -> Any:
     _text_of_time(field, value, path)
     if len(value) == 20 and value[-1] == "Z":
@@ -282,7 +294,7 @@ _READ: dict[str, Read] = {
     "b": _scalar("true or false", bool),
     "i": _int,
     "l": _int,
-    "d": _scalar("a number", int, float),
+    "d": _float,
     "t": _time,
     "m": _micro_time,
     "y": _bytes,

@@ -1,0 +1,1 @@
+"""What a CustomResourceDefinition is refused for, one concept a module; `definition` puts them together."""
