@@ -9,10 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from services._rules.kubernetes.cel import costs, estimates
+from services._rules.kubernetes.cel.call_estimates import UNLIMITED
 from services._rules.kubernetes.cel.programs import Checker, CompileError, load
 from services._rules.kubernetes.cel.schema_types import LARGEST_REQUEST, Type, Types
-from services._rules.kubernetes.cel.shapes import SMALL
 from services._rules.kubernetes.cel.syntax import LOOP, Node
+from services._rules.kubernetes.cel.value_sizes import SMALL
 from services._rules.kubernetes.patch.go_text import go_quote
 from services._rules.kubernetes.validation.field_errors import (
     FieldError,
@@ -69,7 +70,7 @@ class _Checks:
             self.types.of(schema)
         self._pool = self.types.pool()
         yield from self._node(self._schema, _Place(path), self._schema)
-        total = min(sum(cost for cost, _ in self.spent), estimates.UNLIMITED)
+        total = min(sum(cost for cost, _ in self.spent), UNLIMITED)
         if total > costs.LIMIT_OF_SCHEMA:
             for cost, where in sorted(self.spent, reverse=True)[:_SHOWN_SHARES]:
                 if cost * 100 >= costs.LIMIT_OF_SCHEMA:
@@ -141,7 +142,7 @@ class _Checks:
             tree = _with_old(checked.tree) if optional and name == "rule" else checked.tree
             cost = estimates.estimate(tree, shapes, kind.shape)
             if name == "rule":
-                cost = min(cost * times, estimates.UNLIMITED)
+                cost = min(cost * times, UNLIMITED)
             self.spent.append((cost, f"{where}.{name}"))
             if cost > costs.LIMIT_OF_RULE:
                 yield forbidden(f"{where}.{name}", _too_expensive(f"estimated {name} cost", cost, costs.LIMIT_OF_RULE))

@@ -1,4 +1,4 @@
-"""What rules of definitions are estimated to cost at most: figures of Kubernetes, shapes of published definitions."""
+"""What rules of definitions are estimated to cost: figures of Kubernetes, and shapes of published definitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from services._rules.kubernetes.cel.estimates import UNLIMITED, estimate
+from services._rules.kubernetes.cel.call_estimates import UNLIMITED
+from services._rules.kubernetes.cel.estimates import estimate
 from services._rules.kubernetes.cel.programs import Checker
 from services._rules.kubernetes.cel.schema_types import Types
 from services.apiserver.crds.checks.demands import Demands

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from services._rules.kubernetes.cel.shapes import SMALL, Shape, Sized, TooMuch, either
 from services._rules.kubernetes.cel.syntax import CALL, CONSTANT, HAS, LIST, LOOP, Node, walk
+from services._rules.kubernetes.cel.value_sizes import SMALL, Shape, Sized, TooMuch, either
 
 LIMIT_PER_EVALUATION: Final = 1_000_000
 LIMIT_PER_OBJECT: Final = 10_000_000

@@ -17,8 +17,8 @@ from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
 from services._rules.kubernetes.cel.literals import literal_problems
 from services._rules.kubernetes.cel.selections import Selection, pruned, selected
-from services._rules.kubernetes.cel.shapes import Looks, Seen, Sized
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
+from services._rules.kubernetes.cel.value_sizes import Looks, Seen, Sized
 
 COST_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 _LIBRARIES: Final = "name: kubernetes\nextensions:\n" + "".join(

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from services._rules.kubernetes.cel.functions import OPAQUE_TYPES
-from services._rules.kubernetes.cel.shapes import Shape
+from services._rules.kubernetes.cel.value_sizes import Shape
 
 Schema = Mapping[str, Any]
 Convert = Callable[[Any], Any]
