@@ -37,7 +37,7 @@ GATES: Final = (
 HEAVY: Final = ("e2e", "faults", "containers", "long")
 """Marks of tests that start whole installations, or take long; `main_path` takes one of them into `just test`."""
 INSTALLATIONS: Final = ("tests/e2e/", "tests/integration/stock/")
-"""Where every test needs a whole installation."""
+"""Where every test needs a whole installation; tests/integration/cli has another one in its fixture `commands`."""
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -46,7 +46,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
         file = item.nodeid.partition("::")[0]
         if file.startswith(LOCAL_CLUSTER):
             item.add_marker(pytest.mark.localkube)
-        if file.startswith(INSTALLATIONS):
+        if file.startswith(INSTALLATIONS) or "commands" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.e2e)
         if item.get_closest_marker("faults") and not item.get_closest_marker("timeout"):
             # Tests that kill processes wait for new ones.

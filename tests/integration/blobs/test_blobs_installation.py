@@ -19,7 +19,7 @@ from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.kubectls import current_kubectl
 from tests.support.commands import run_command
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 PASSWORD = "correct-horse-battery-staple"
 ENCODED = base64.b64encode(PASSWORD.encode()).decode()
 STREAMS = ("FACTS", "OBSERVED", "HISTORY", "BLOBS", "KEYS", "PARKED", "EXPLAINED")

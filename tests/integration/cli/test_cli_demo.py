@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.e2e
+
 PROGRAM = "from services.cli.fleetlog import main; main()"
 
 
