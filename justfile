@@ -42,7 +42,7 @@ test-rest: _setup
 # Print which behaviour has tests at which level, and how many of them `just test` runs.
 [group('test')]
 test-levels: _setup
-    {{ run }} pytest --collect-only --behaviours --quiet --quiet
+    {{ run }} pytest --behaviours
 
 # Run what failed since pytest's cache was cleared once more, alone; what passes is printed as FLAKY. Fails above five.
 [group('test')]

@@ -1,6 +1,6 @@
 """Which behaviour of the product a file of tests is about, and the table of behaviours and levels that CI prints.
 
-`pytest --collect-only --behaviours` prints how many tests each behaviour has at each level, and how many of all of
+`pytest --behaviours` prints how many tests each behaviour has at each level, and how many of all of
 them run in `just test`; it fails where a behaviour has no test at a level that tests/behaviours.toml names.
 """
 

@@ -52,7 +52,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--behaviours` prints which behaviour has tests at which level; with --collect-only."""
+    """`--behaviours` prints which behaviour has tests at which level; nothing else is done."""
     parser.addoption("--behaviours", action="store_true", help="print a table of behaviours and levels of tests")
 
 
@@ -67,6 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sys.stdout.write("\n".join([*lines, ""]))
         if wrong:
             raise pytest.UsageError("\n".join(wrong))
+        pytest.exit("each behaviour is tested at its levels", returncode=0)
 
 
 @pytest.fixture(autouse=True)
