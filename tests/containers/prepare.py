@@ -1,8 +1,8 @@
 """Makes what the tests of containers need where no registry answers: `python -m tests.containers.prepare [--stock]`.
 
 Debian's packages and the wheels of this environment give images of the same names that the Dockerfile and the
-compositions use, and the plugins of the engine's client. Nothing that is there is made again. Needs root, for
-debootstrap, and apt-get. With `--stock` kube-apiserver is made as well, which is built from sources.
+compositions use, the image of the services, and the plugins of the engine's client. Nothing that is there is made
+again. Needs root, for debootstrap, and apt-get. With `--stock` kube-apiserver is made as well, from sources.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ def main(stock: bool) -> int:
         wanted = (*_MORE, KUBE_APISERVER_IMAGE) if stock else _MORE
         if (engine.why_not() or not all(map(engine.has_image, wanted))) and not _prepared(place, wanted):
             return 1
+    if not engine.why_not():
+        # Tests build it again, from what the engine keeps of this.
+        engine.build()
     print(engine.why_not() or "containers can be tested here")
     return 0
 
