@@ -1,7 +1,7 @@
 """Replays recorded conversations with a Kubernetes API server, and kubectl journeys, against the embedded one.
 
-The tool that replays lies beside the recordings. The server runs as the recorded one did: version 1.20, no controllers,
-no bootstrap tokens.
+The tool that replays lies beside the recordings. The server runs as the recorded one did: version 1.20 or 1.36, no
+controllers, no bootstrap tokens.
 """
 
 import json
@@ -14,8 +14,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = "replay_apiserver.py"
 TOKEN = "admintoken"
-WITH_ROLES = ("apiserver-dev2",)
+WITH_ROLES = ("apiserver-dev2", "apiserver-136")
 """Files that were recorded with role-based access control."""
+CURRENT = ("apiserver-136",)
+"""Files that were recorded with version 1.36."""
+OLD_SETTINGS = {
+    "FLEETLOG_APISERVER_PROFILE": "1.20",
+    "FLEETLOG_APISERVER_VERSION": "v1.20.2",
+    "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
+}
+CURRENT_SETTINGS = {"FLEETLOG_APISERVER_SERVICE_CIDR": "10.0.0.0/16"}
 
 
 def _tool(directory: Path) -> Path | None:
@@ -32,16 +40,14 @@ davetoken,dave,dave
 """
 
 
-def _serve(directory: str, authorization: str) -> tuple[subprocess.Popen[str], str]:
+def _serve(directory: str, recorded: dict[str, str], authorization: str) -> tuple[subprocess.Popen[str], str]:
     """A server of its own with empty memory; returns once it says that it is ready."""
     settings = {
         "FLEETLOG_APISERVER_DATA_DIR": directory,
         "FLEETLOG_APISERVER_PORT": "0",
-        "FLEETLOG_APISERVER_PROFILE": "1.20",
+        **recorded,
         "FLEETLOG_APISERVER_CONTROLLERS": "0",
         "FLEETLOG_APISERVER_BOOTSTRAP_TOKENS": "0",
-        "FLEETLOG_APISERVER_VERSION": "v1.20.2",
-        "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
         "FLEETLOG_APISERVER_TOKEN_FILE": str(Path(directory) / "tokens.csv"),
         "FLEETLOG_APISERVER_AUTHORIZATION": authorization,
     }
@@ -68,7 +74,8 @@ def replay(path: Path) -> tuple[int, int, list[str]] | None:
     if tool is None:
         return None
     with tempfile.TemporaryDirectory() as directory:
-        server, url = _serve(directory, "RBAC" if path.name.startswith(WITH_ROLES) else "AlwaysAllow")
+        recorded = CURRENT_SETTINGS if path.name.startswith(CURRENT) else OLD_SETTINGS
+        server, url = _serve(directory, recorded, "RBAC" if path.name.startswith(WITH_ROLES) else "AlwaysAllow")
         results = Path(directory) / "results.json"
         try:
             arguments = [str(path), "--server", url, "--token", TOKEN, "--insecure", "--json", str(results)]
