@@ -11,8 +11,8 @@ import msgspec
 
 from services._rules.kubernetes.patch.json_patch import same_json
 from services._rules.kubernetes.patterns import matcher
+from services._rules.kubernetes.validation import string_formats as formats
 from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, not_supported
-from services.apiserver.crds import string_formats as formats
 from services.apiserver.crds.values.number_bounds import compile_number
 from services.apiserver.crds.values.value_complaints import Dialect, composed, field_of, shown, unfit
 from services.apiserver.kinds.builtin import NEWEST

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.apiserver.crds.string_formats import checker
+from services._rules.kubernetes.validation.string_formats import checker
 
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bsonobjectid": (("507f1f77bcf86cd799439011",), ("507f1f77bcf86cd79943901", "g07f1f77bcf86cd799439011")),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.go_text import go_quote
-from services.apiserver.crds.string_formats import checker
+from services._rules.kubernetes.validation.string_formats import checker
 from services.apiserver.crds.structural import every_schema
 
 _OF_NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
