@@ -99,6 +99,9 @@ def cost_of(schema: Schema, rule: str) -> int:
         (obj(a=TEXT), "self.?a.hasValue()", 3),
         # Libraries.
         (TEXT, "quantity(self).isGreaterThan(quantity('1'))", 1 + 314_573 + 1 + 1),
+        (TEXT, "isSemver(self)", 1 + 314_573),
+        (short(20), "semver(self, true) == semver('1.0.0')", 1 + 8 + 1 + 1),
+        (short(20), "semver(self).major() > 1", 1 + 8 + 1 + 1),
         (TEXT, "isURL(self) && url(self).getHost() == 'a'", 1 + 1 + 1 + 314_573 + 1 + 1),
         (TEXT, "ip('1.2.3.4') == ip('1.2.3.5') && isIP(self)", 1 + 1 + 1 + 1 + 314_573),
         (TEXT, "cidr('1.2.3.0/24').containsIP(self)", 1 + 1 + 4 + 314_573),

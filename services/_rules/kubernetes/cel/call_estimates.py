@@ -195,7 +195,7 @@ def _address(call: Call) -> Answer:
     return (1, None) if call.node.target is not None else (_read(call.sizes[0]), None)
 
 
-_COMPARED_AT_ONCE: Final = frozenset({"kubernetes.Quantity", "net.IP", "net.CIDR"})
+_COMPARED_AT_ONCE: Final = frozenset({"kubernetes.Quantity", "kubernetes.Semver", "net.IP", "net.CIDR"})
 
 
 def _equal(call: Call) -> Answer | None:
@@ -254,7 +254,7 @@ _BY_NAME: Final[dict[str, Rule]] = {
     "check": lambda _: (_AUTHORIZER_CHECK, None),
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _of_items),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _reads(0, keeps=True)),
-    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity"), _reads(0)),
+    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _reads(0)),
     "ip": _address,
     "ip.isCanonical": _reads(0, times=2),
     "containsIP": _in_network,

@@ -206,7 +206,7 @@ _PASSED_ON: Final = frozenset({"dyn", "value", "or", "orValue", "optional.of", "
 _SIZED: Final[dict[str, Callable[[list[Sized]], tuple[float, Sized]]]] = {
     "_+_": _plus,
     "check": lambda _: (_AUTHORIZER_CHECK, SMALL),
-    **dict.fromkeys(("bytes", "url", "quantity", "isQuantity", "isIP", "isCIDR", "cidr"), _read),
+    **dict.fromkeys(("bytes", "url", "quantity", "isQuantity", "semver", "isSemver", "isIP", "isCIDR", "cidr"), _read),
     **dict.fromkeys(("ip", "ip.isCanonical", "containsIP", "containsCIDR"), _read),
     **dict.fromkeys(("indexOf", "lastIndexOf"), _read),
     "@in": _among,

@@ -1,4 +1,4 @@
-"""Kubernetes' own functions for expressions: regular expressions, lists, URLs, quantities, IP addresses and networks.
+"""Kubernetes' own functions for expressions: patterns, lists, URLs, quantities, versions, IP addresses and networks.
 
 Values of the types that CEL does not have travel as maps with one telling key; the type checker keeps expressions from
 looking into them.
@@ -16,10 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from services._rules.kubernetes import patterns
+from services._rules.kubernetes.cel import semantic_version
+from services._rules.kubernetes.cel.semantic_version import Version
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Opaque = dict[str, Any]
-_QUANTITY, _URL, _IP, _CIDR = "@quantity", "@url", "@ip", "@cidr"
+_QUANTITY, _URL, _IP, _CIDR, _VERSION = "@quantity", "@url", "@ip", "@cidr", "@version"
 _LARGEST: Final = (1 << 63) - 1
 
 
@@ -104,8 +106,25 @@ def _minus(left: Opaque, right: Opaque | int) -> Opaque:
 
 
 def _compare(left: Opaque, right: Opaque) -> int:
-    a, b = _of(left), _of(right)
+    """Compare quantities or versions: as they run, both are maps, which one overload takes."""
+    read: Callable[[Opaque], Any] = _version_of if _VERSION in left else _of
+    a, b = read(left), read(right)
     return -1 if a < b else int(b < a)
+
+
+def _version(text: str, normalize: bool = False) -> Opaque:
+    return {_VERSION: str(semantic_version.parse(text, normalize=normalize))}
+
+
+def _version_of(value: Opaque) -> Version:
+    if _VERSION not in value:
+        raise ValueError("no such overload")
+    return semantic_version.parse(value[_VERSION])
+
+
+def _signed(value: int) -> int:
+    # Parts of versions have 64 bits without a sign, integers of expressions as many with one.
+    return value - (1 << 64) if value > _LARGEST else value
 
 
 def _whole(value: Opaque) -> bool:
@@ -167,10 +186,10 @@ def _address(value: Opaque) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(value[_IP])
 
 
-def _holds(check: Callable[[str], object]) -> Callable[[str], bool]:
-    def call(text: str) -> bool:
+def _holds(check: Callable[..., object]) -> Callable[..., bool]:
+    def call(*given: Any) -> bool:
         try:
-            check(text)
+            check(*given)
         except ValueError:
             return False
         return True
@@ -250,8 +269,9 @@ _AUTHORIZATION: Final = (
     Function("error", (_DECISION,), "string", lambda _: ""),
 )
 
-Q, U, A, C = "kubernetes.Quantity", "kubernetes.URL", "net.IP", "net.CIDR"
-OPAQUE_TYPES: Final = (Q, U, A, C, _AUTHORIZER, _PATH_CHECK, _GROUP_CHECK, _RESOURCE_CHECK, _DECISION)
+Q, U, A, C, V = "kubernetes.Quantity", "kubernetes.URL", "net.IP", "net.CIDR", "kubernetes.Semver"
+OPAQUE_TYPES: Final = (Q, U, A, C, V, _AUTHORIZER, _PATH_CHECK, _GROUP_CHECK, _RESOURCE_CHECK, _DECISION)
+_VERSION_GIVEN: Final = (("string",), ("string", "bool"))
 
 FUNCTIONS: Final = (
     Function("find", ("string", "string"), "string", _find),
@@ -272,9 +292,17 @@ FUNCTIONS: Final = (
     Function("sign", (Q,), "int", _sign),
     *(Function("add", (Q, other), Q, _plus) for other in (Q, "int")),
     *(Function("sub", (Q, other), Q, _minus) for other in (Q, "int")),
-    Function("compareTo", (Q, Q), "int", _compare),
-    Function("isGreaterThan", (Q, Q), "bool", lambda left, right: _compare(left, right) > 0),
-    Function("isLessThan", (Q, Q), "bool", lambda left, right: _compare(left, right) < 0),
+    *(Function("compareTo", (one, one), "int", _compare) for one in (Q, V)),
+    *(Function("isGreaterThan", (one, one), "bool", lambda left, right: _compare(left, right) > 0) for one in (Q, V)),
+    *(Function("isLessThan", (one, one), "bool", lambda left, right: _compare(left, right) < 0) for one in (Q, V)),
+    *(Function("semver", takes, V, _version, member=False) for takes in (("string",), ("string", "bool"))),
+    *(
+        Function("isSemver", takes, "bool", _holds(_version), member=False)
+        for takes in (("string",), ("string", "bool"))
+    ),
+    Function("major", (V,), "int", lambda value: _signed(_version_of(value).major)),
+    Function("minor", (V,), "int", lambda value: _signed(_version_of(value).minor)),
+    Function("patch", (V,), "int", lambda value: _signed(_version_of(value).patch)),
     Function("url", ("string",), U, _url, member=False),
     Function("isURL", ("string",), "bool", _is_url, member=False),
     Function("getScheme", (U,), "string", _part(lambda parts: parts.scheme)),
