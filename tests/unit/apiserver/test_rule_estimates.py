@@ -8,7 +8,7 @@ import pytest
 
 from services._rules.kubernetes.cel.call_estimates import UNLIMITED
 from services._rules.kubernetes.cel.estimates import estimate
-from services._rules.kubernetes.cel.programs import Checker
+from services._rules.kubernetes.cel.programs import Checker, CompileError
 from services._rules.kubernetes.cel.schema_types import Types
 from services.apiserver.crds.checks.demands import Demands
 from services.apiserver.crds.schema_rules import check_schema
@@ -102,6 +102,9 @@ def cost_of(schema: Schema, rule: str) -> int:
         (TEXT, "isSemver(self)", 1 + 314_573),
         (short(20), "semver(self, true) == semver('1.0.0')", 1 + 8 + 1 + 1),
         (short(20), "semver(self).major() > 1", 1 + 8 + 1 + 1),
+        (short(20), "format.named('dns1123Label').value().validate(self).hasValue()", 1 + 1 + 1 + 8 * 32 + 1),
+        (TEXT, "!format.uri().validate('my-name').hasValue()", 1 + 32 + 1 + 1),
+        (TEXT, "format.named('byte').value() == format.byte()", 1 + 1 + 1 + 7),
         (TEXT, "isURL(self) && url(self).getHost() == 'a'", 1 + 1 + 1 + 314_573 + 1 + 1),
         (TEXT, "ip('1.2.3.4') == ip('1.2.3.5') && isIP(self)", 1 + 1 + 1 + 1 + 314_573),
         (TEXT, "cidr('1.2.3.0/24').containsIP(self)", 1 + 1 + 4 + 314_573),
@@ -122,6 +125,19 @@ def cost_of(schema: Schema, rule: str) -> int:
 )
 def test_costs_are_those_of_kubernetes(schema: Schema, rule: str, cost: int) -> None:
     assert cost_of(schema, rule) == cost
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "format.date().validate(self).orValue([1]) == []",
+        "format.named(1).hasValue()",
+        "format.named('date') == format.date()",
+    ],
+)
+def test_what_formats_give_has_a_type(rule: str) -> None:
+    with pytest.raises(CompileError, match="found no matching overload"):
+        cost_of(TEXT, rule)
 
 
 def errors(schema: Schema) -> list[str]:

@@ -18,6 +18,8 @@ _PER_CHARACTER: Final = 0.1
 _PER_PATTERN_CHARACTER: Final = 0.25
 _NEW_LIST: Final = 10
 _AUTHORIZER_CHECK: Final = 350_000
+_LONGEST_PATTERN: Final = 128
+_LONGEST_FORMAT: Final = 64
 
 Range = tuple[int, int]
 """The smallest and the largest size."""
@@ -191,6 +193,11 @@ def _in_network(call: Call) -> Answer:
     return capped(base + (_read(call.sizes[1]) if call.overload.endswith("_string") else 0)), None
 
 
+def _validate(call: Call) -> Answer:
+    # Which format it is counts only while an expression is evaluated.
+    return _times(_read(call.sizes[1]), _LONGEST_PATTERN * _PER_PATTERN_CHARACTER), None
+
+
 def _address(call: Call) -> Answer:
     return (1, None) if call.node.target is not None else (_read(call.sizes[0]), None)
 
@@ -204,6 +211,8 @@ def _equal(call: Call) -> Answer | None:
         return None
     if left.kind.name == "kubernetes.URL":
         return _times((call.parts[1].size or ONE)[1], _PER_CHARACTER), None
+    if left.kind.name == "kubernetes.NamedFormat":
+        return _times(_LONGEST_FORMAT, _PER_CHARACTER), None
     at_once = left.kind.name in _COMPARED_AT_ONCE or left.kind.name.startswith("kubernetes.authorization.")
     return (1, None) if at_once else None
 
@@ -255,6 +264,7 @@ _BY_NAME: Final[dict[str, Rule]] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _of_items),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _reads(0, keeps=True)),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _reads(0)),
+    "validate": _validate,
     "ip": _address,
     "ip.isCanonical": _reads(0, times=2),
     "containsIP": _in_network,

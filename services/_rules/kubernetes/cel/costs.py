@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from services._rules.kubernetes.cel.named_formats import FORMATS
 from services._rules.kubernetes.cel.syntax import CALL, CONSTANT, HAS, LIST, LOOP, Node, walk
 from services._rules.kubernetes.cel.value_sizes import SMALL, Shape, Sized, TooMuch, either
 
@@ -27,6 +28,9 @@ _NEW_MAP: Final = 30
 _AUTHORIZER_CHECK: Final = 350_000
 _CEILING: Final = 1 << 62
 _NOTHING: Final = Shape(0)
+_MOST_PROBLEMS: Final = 4
+_LONGEST_PROBLEM: Final = 512
+"""What a format can find wrong with a text, and how long it says so, besides the text."""
 _LOGIC: Final = frozenset({"_&&_", "_||_"})
 _COMPARISONS: Final = frozenset({"_<_", "_>_", "_<=_", "_>=_", "_==_", "_!=_"})
 
@@ -146,6 +150,17 @@ def _matches(shapes: list[Sized]) -> tuple[float, Sized]:
     return _at_least_one((1 + shapes[0].size) * _PER_CHARACTER) * pattern, SMALL
 
 
+def _given_format(pattern: int) -> Callable[[list[Sized]], tuple[float, Sized]]:
+    """Give a format, which is as large as the pattern that it counts."""
+    return lambda _: (1, Shape(pattern))
+
+
+def _validate(shapes: list[Sized]) -> tuple[float, Sized]:
+    pattern, text = shapes
+    problems = Shape(_MOST_PROBLEMS, items=Shape(_LONGEST_PROBLEM + text.size, text=True))
+    return _matches([text, pattern])[0], problems
+
+
 def _contains(shapes: list[Sized]) -> tuple[float, Sized]:
     return _at_least_one(shapes[0].size * _PER_CHARACTER) * _at_least_one(shapes[1].size * _PER_CHARACTER), SMALL
 
@@ -211,6 +226,9 @@ _SIZED: Final[dict[str, Callable[[list[Sized]], tuple[float, Sized]]]] = {
     **dict.fromkeys(("indexOf", "lastIndexOf"), _read),
     "@in": _among,
     "matches": _matches,
+    "validate": _validate,
+    "format.named": _given_format(max(one.pattern for one in FORMATS.values())),
+    **{f"format.{name}": _given_format(one.pattern) for name, one in FORMATS.items()},
     "contains": _contains,
     "startsWith": lambda shapes: (shapes[1].size * _PER_CHARACTER, SMALL),
     "endsWith": lambda shapes: (shapes[1].size * _PER_CHARACTER, SMALL),

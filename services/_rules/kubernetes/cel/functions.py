@@ -17,16 +17,20 @@ import msgspec
 
 from services._rules.kubernetes import patterns
 from services._rules.kubernetes.cel import semantic_version
+from services._rules.kubernetes.cel.named_formats import FORMATS, uri_problem
 from services._rules.kubernetes.cel.semantic_version import Version
 from services._rules.kubernetes.quantity import Quantity, QuantityError, parse
 
 Opaque = dict[str, Any]
-_QUANTITY, _URL, _IP, _CIDR, _VERSION = "@quantity", "@url", "@ip", "@cidr", "@version"
+_QUANTITY, _URL, _IP, _CIDR, _VERSION, _FORMAT = "@quantity", "@url", "@ip", "@cidr", "@version", "@format"
 _LARGEST: Final = (1 << 63) - 1
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One overload: the names of its types, the target of a member function first."""
+    """One overload: the names of its types, the target of a member function first.
+
+    One that gives an optional value returns an empty list or map for none.
+    """
 
     name: str
     takes: tuple[str, ...]
@@ -144,13 +148,8 @@ def _sign(value: Opaque) -> int:
 
 
 def _url(text: str) -> Opaque:
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 - reading it checks it
-    except ValueError as error:
-        raise ValueError(f"URL parse error during conversion from string: {error}") from None
-    if not (parts.scheme or text.startswith("/")) or any(sign <= " " for sign in text):
-        raise ValueError(f'URL parse error during conversion from string: parse "{text}": invalid URI for request')
+    if problem := uri_problem(text):
+        raise ValueError(f"URL parse error during conversion from string: {problem}")
     return {_URL: text}
 
 
@@ -160,6 +159,20 @@ def _is_url(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _format(name: str) -> Opaque:
+    return {_FORMAT: name} if name in FORMATS else {}
+
+
+def _validate(value: Opaque, text: str) -> list[str]:
+    if _FORMAT not in value:
+        raise ValueError("no such overload")
+    return FORMATS[value[_FORMAT]].check(text)
+
+
+def _constant(value: Opaque) -> Callable[[], Opaque]:
+    return lambda: value
 
 
 def _part(read: Callable[[Any], Any]) -> Callable[[Opaque], Any]:
@@ -270,7 +283,8 @@ _AUTHORIZATION: Final = (
 )
 
 Q, U, A, C, V = "kubernetes.Quantity", "kubernetes.URL", "net.IP", "net.CIDR", "kubernetes.Semver"
-OPAQUE_TYPES: Final = (Q, U, A, C, V, _AUTHORIZER, _PATH_CHECK, _GROUP_CHECK, _RESOURCE_CHECK, _DECISION)
+F: Final = "kubernetes.NamedFormat"
+OPAQUE_TYPES: Final = (Q, U, A, C, V, F, _AUTHORIZER, _PATH_CHECK, _GROUP_CHECK, _RESOURCE_CHECK, _DECISION)
 _VERSION_GIVEN: Final = (("string",), ("string", "bool"))
 
 FUNCTIONS: Final = (
@@ -303,6 +317,9 @@ FUNCTIONS: Final = (
     Function("major", (V,), "int", lambda value: _signed(_version_of(value).major)),
     Function("minor", (V,), "int", lambda value: _signed(_version_of(value).minor)),
     Function("patch", (V,), "int", lambda value: _signed(_version_of(value).patch)),
+    *(Function(f"format.{name}", (), F, _constant(_format(name)), member=False) for name in FORMATS),
+    Function("format.named", ("string",), f"optional({F})", _format, member=False),
+    Function("validate", (F, "string"), "optional(list(string))", _validate),
     Function("url", ("string",), U, _url, member=False),
     Function("isURL", ("string",), "bool", _is_url, member=False),
     Function("getScheme", (U,), "string", _part(lambda parts: parts.scheme)),

@@ -16,6 +16,7 @@ import msgspec
 from services._rules.kubernetes.cel import costs
 from services._rules.kubernetes.cel.functions import FUNCTIONS, OPAQUE_TYPES, Function
 from services._rules.kubernetes.cel.literals import literal_problems
+from services._rules.kubernetes.cel.optional_results import declaration, with_optionals
 from services._rules.kubernetes.cel.selections import Selection, pruned, selected
 from services._rules.kubernetes.cel.syntax import Node, syntax_of, variables, walk
 from services._rules.kubernetes.cel.value_sizes import Looks, Seen, Sized
@@ -30,6 +31,8 @@ LONGEST: Final = 16_384
 _REFUSED: Final = {"lists.range": "range", "cel.@mapInsert": "transformMap"}
 """Functions that make much out of little, or that the implementation cannot run."""
 _OPAQUE: Final = re.compile("|".join(re.escape(name) for name in OPAQUE_TYPES))
+_OPTIONAL: Final = tuple(function for function in FUNCTIONS if function.gives.startswith("optional("))
+_OPTIONAL_NAMES: Final = frozenset(function.name for function in _OPTIONAL)
 _STRUCT: Final = re.compile(r" not found in struct '[^']*'")
 
 
@@ -65,6 +68,13 @@ def _config() -> Any:
     return _cel().NewEnvConfigFromYaml(_LIBRARIES)
 
 
+@cache
+def _checked_config() -> Any:
+    declared = [declaration(one.name, one.takes, one.gives, member=one.member) for one in _OPTIONAL]
+    # JSON is YAML, too.
+    return _cel().NewEnvConfigFromYaml(f"{_LIBRARIES}functions: {msgspec.json.encode(declared).decode()}\n")
+
+
 def _type(name: str) -> Any:
     """Return a type of the checker by the name that the tables of functions use."""
     types = _cel().Type
@@ -81,6 +91,8 @@ def _declarations(*, checked: bool) -> list[Any]:
     found: dict[str, list[Any]] = {}
     seen: set[tuple[Any, ...]] = set()
     for function in FUNCTIONS:
+        if checked and function in _OPTIONAL:
+            continue
         takes, gives = function.takes, function.gives
         if not checked:
             takes = tuple(_running(name) for name in takes)
@@ -140,7 +152,7 @@ class Checker:
 
     def __init__(self, pool: Any, types: Mapping[str, str]) -> None:
         declared = {name: _type(given) for name, given in types.items()}
-        self._env = _cel().NewEnv(pool, config=_config(), variables=declared, functions=_checked_functions())
+        self._env = _cel().NewEnv(pool, config=_checked_config(), variables=declared, functions=_checked_functions())
 
     def check(self, expression: str) -> Checked:
         """Return the expression with its types; raises CompileError."""
@@ -185,7 +197,10 @@ class Program:
         self._env = _running_env(names)
         try:
             self._compiled = self._env.compile(expression)
-            self.tree = syntax_of(self._compiled.serialize())
+            serialized = self._compiled.serialize()
+            self.tree = syntax_of(serialized)
+            if any(part.name in _OPTIONAL_NAMES for part in walk(self.tree)):
+                self._compiled = self._env.deserialize(with_optionals(serialized, _OPTIONAL_NAMES))
         except RuntimeError as error:
             raise CompileError(_issues(str(error))) from None
         _refuse(self.tree)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_ANY_VALUE, _REFERENCES, _TYPES, _CHECKED_EXPR = 2, 2, 3, 4
+ANY_VALUE, _REFERENCES, _TYPES, CHECKED_EXPR = 2, 2, 3, 4
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -68,10 +68,10 @@ LOOP: Final = "loop"
 def syntax_of(serialized: bytes) -> Node:
     """Return the tree of a serialized expression."""
     checked = serialized
-    for number, value in _fields(serialized):
-        if number == _ANY_VALUE and isinstance(value, bytes):
+    for number, value in fields(serialized):
+        if number == ANY_VALUE and isinstance(value, bytes):
             checked = value
-    return _Reader(checked).node(_last(checked, _CHECKED_EXPR))
+    return _Reader(checked).node(_last(checked, CHECKED_EXPR))
 
 
 def variables(node: Node) -> frozenset[str]:
@@ -110,7 +110,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Iterate over the numbers and values of a serialized message."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -129,7 +130,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 def _last(data: bytes, wanted: int) -> bytes:
     found = b""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == wanted and isinstance(value, bytes):
             found = value
     return found
@@ -140,7 +141,7 @@ def _text(data: bytes, wanted: int) -> str:
 
 
 def _all(data: bytes, wanted: int) -> list[bytes]:
-    return [value for number, value in _fields(data) if number == wanted and isinstance(value, bytes)]
+    return [value for number, value in fields(data) if number == wanted and isinstance(value, bytes)]
 
 
 class _Reader:
@@ -153,7 +154,7 @@ class _Reader:
     def node(self, data: bytes) -> Node:
         """Return a node with all below it."""
         number, found = 0, Node(CONSTANT)
-        for field, value in _fields(data):
+        for field, value in fields(data):
             if field == _NUMBER and isinstance(value, int):
                 number = value
             elif isinstance(value, bytes):
@@ -170,7 +171,7 @@ class _Reader:
             case 4:
                 return Node(IDENT, _text(value, 1))
             case 5:
-                tested = any(number == 3 and bool(given) for number, given in _fields(value))
+                tested = any(number == 3 and bool(given) for number, given in fields(value))
                 return Node(HAS if tested else SELECT, _text(value, 2), target=self.node(_last(value, 1)))
             case 6:
                 target = _all(value, 1)
@@ -202,13 +203,13 @@ def _by_number(checked: bytes, wanted: int) -> dict[int, bytes]:
     """Return the values of a map from the numbers of nodes."""
     found: dict[int, bytes] = {}
     for entry in _all(checked, wanted):
-        number = next((value for field, value in _fields(entry) if field == 1 and isinstance(value, int)), 0)
+        number = next((value for field, value in fields(entry) if field == 1 and isinstance(value, int)), 0)
         found[number] = _last(entry, 2)
     return found
 
 
 def _typed(data: bytes) -> Typed:
-    for field, value in _fields(data):
+    for field, value in fields(data):
         match field:
             case 3 if isinstance(value, int):
                 return Typed(_SCALARS.get(value, "dyn"))
@@ -233,7 +234,7 @@ def _typed(data: bytes) -> Typed:
 
 
 def _constant(data: bytes) -> object:
-    for number, value in _fields(data):
+    for number, value in fields(data):
         match number:
             case 2:
                 return bool(value)
