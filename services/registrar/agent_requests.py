@@ -65,6 +65,7 @@ _GARBAGE_PER_SECOND: Final = 50.0
 """Requests that cannot be read; the bytes of large ones are paid for besides."""
 _TURNED_AWAY_PER_SECOND: Final = 10.0
 _BUSY: Final = "too many requests of this cluster wait: more were sent than its share allows; ask again in a moment"
+_BEHIND: Final = "the registrar has not read a work yet that this request is about; ask again in a moment"
 _SUPERSEDED: Final = "another agent greeted in the name of this cluster since; greet again before reporting"
 
 T = TypeVar("T")
@@ -306,7 +307,11 @@ class AgentRequests:
 
     async def _store(self, said: Sequence[tuple[Msg, Sequence[WorkObserved]]]) -> int:
         """Append the newest report on each object, and answer; the bytes that were appended."""
-        await self._catch_up(max((event.work_seq for _, events in said for event in events), default=0))
+        if not await self._catch_up(max((event.work_seq for _, events in said for event in events), default=0)):
+            # A refusal would be the last word on reports that may well be true.
+            for message, _ in said:
+                await self._answer(message, msgspec.json.encode(ReportedAnswer(problem=_BEHIND)))
+            return 0
         position, now = self._context.projection.position[FACTS.name], self._context.clock.now()
         refused: dict[tuple[int, int], str] = {}
         newest: dict[ObjectKey, tuple[tuple[int, int], WorkObserved]] = {}
@@ -359,18 +364,22 @@ class AgentRequests:
     async def _give_answers(self, message: Msg, answers: RoomAnswers) -> None:
         await self._answer(message, msgspec.json.encode(answers))
 
-    async def _catch_up(self, position: int) -> None:
-        """Wait a moment for a fact that the agent has read already; what it made up is not waited for."""
+    async def _catch_up(self, position: int) -> bool:
+        """Wait a moment for a fact that the agent has read already; false when it is on the log, but not read here.
+
+        What the agent made up is not waited for.
+        """
         projection = self._context.projection
         if projection.position[FACTS.name] >= position:
-            return
+            return True
         if (await self._context.logs[FACTS.name].identity()).last_seq < position:
-            return
+            return True
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 await projection.wait_for(position)
         except TimeoutError:
-            return
+            return False
+        return True
 
     async def _answer(self, message: Msg, data: bytes, headers: dict[str, str] | None = None) -> None:
         if message.reply:

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from schemas.agent import Hello
+from schemas.topology import FACTS
 from services.registrar import agent_requests as desk
 from tests.integration.agent.conftest import KEY, LATE, OTHER, Agents, Hub, Member
 from tests.support.waiting import eventually
@@ -28,6 +29,34 @@ async def test_a_work_is_delivered_changed_and_withdrawn(hub: Hub, member: Membe
     await hub.withdraw("m1")
     await hub.reports("m1", absent=True)
     assert await member.text() is None
+
+
+async def test_report_that_the_hub_cannot_judge_yet_is_sent_again(
+    hub: Hub, member: Member, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "CATCH_UP_SECONDS", 0.0)
+    await hub.join("m1")
+    agents.start()
+    await hub.render("m1", "one")
+    await hub.reports("m1", applied=True)
+    projection = hub.registrar.context.projection  # type: ignore[attr-defined]  # set by the fixture
+    feed, held = projection.feed, []
+
+    def hold(delivery: Any, stream: str = FACTS.name) -> None:
+        if stream == FACTS.name:
+            held.append(delivery)
+        else:
+            feed(delivery, stream)
+
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(projection, "feed", hold)
+        second = await hub.render("m1", "two")
+        await member.shows("two")
+        await eventually(lambda: [each for each in logs if each["event"] == "reports_wait"], "a report that waits")
+    for delivery in held:
+        feed(delivery)
+    await hub.reports("m1", applied=True, digest=second.digest)
+    assert not [each for each in logs if each["event"] == "report_refused"]
 
 
 async def test_blobs_of_any_size_are_fetched(
