@@ -2,6 +2,9 @@
 
 set positional-arguments
 
+# Dozens of processes start with the same modules: none of them compiles what another one has compiled.
+export PYTHONDONTWRITEBYTECODE := ""
+
 run := "uv run --frozen"
 word := '[A-Z]+(?![a-z])|[A-Z]?[a-z]+'
 

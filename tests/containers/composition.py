@@ -131,7 +131,7 @@ class Composition:
             return (memory["usage"] - memory.get("stats", {}).get("inactive_file", 0)) / 2**20
 
         return {
-            one.labels["com.docker.compose.service"]: round(used(one.stats(stream=False)), 1)
+            one.labels["com.docker.compose.service"]: round(used(one.stats(stream=False, one_shot=True)), 1)
             for one in self.containers()
         }
 
@@ -142,6 +142,8 @@ class Composition:
         is gone. Only a restart of the engine ends that; such an empty network is left.
         """
         try:
+            # All at once: `down` stops each before what it depends on, one after the other.
+            self.run("--profile", "*", "kill", "--remove-orphans", check=False)
             self.run("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "5")
         except RuntimeError as error:
             if "has active endpoints" not in str(error) or self._left():

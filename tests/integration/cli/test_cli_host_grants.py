@@ -57,12 +57,17 @@ class Ground:
         """Write the files of the Secret again and again."""
         while True:
             text = base64.b64decode((await client.get(PATH))["data"][ACCOUNTS]).decode()
-            (self.place / "0" / ACCOUNTS).write_text(text)
+            self._replace(0, text)
             if "AGENT-m3" in text:
                 self.early.set()
             if self.late.is_set():
-                (self.place / "1" / ACCOUNTS).write_text(text)
+                self._replace(1, text)
             await asyncio.sleep(0.05)
+
+    def _replace(self, number: int, text: str) -> None:
+        """Put the whole file in place at once, as a kubelet does: a server that reloads never reads a part of it."""
+        (new := self.place / str(number) / "new").write_text(text)
+        new.replace(new.with_name(ACCOUNTS))
 
     async def heard(self, server: ProcessServer, seed: str) -> bool:
         """Whether an agent's greeting arrives at the hub."""
