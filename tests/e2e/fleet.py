@@ -24,7 +24,7 @@ from tests.e2e.kubectls import current_kubectl
 from tests.e2e.reading import Unread, reader_of
 from tests.support.commands import run_command
 from tests.support.ending import ends_with_us
-from tests.support.waiting import PATIENCE, End, NotYet, Patience, explained
+from tests.support.waiting import PATIENCE, End, NotYet, Patience, end_of, explained
 
 T = TypeVar("T")
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -210,9 +210,10 @@ class Fleet:
                 env={**os.environ, **self._environment},
             )
         ends_with_us(self._process)
-        if self._line() != "ready":
+        if (line := self._line()) != "ready":
+            why = end_of(self._process)() or f"it said {line!r} within {self._start_seconds:g} s"
             self.stop()
-            raise Failed(f"the installation did not start:\n{self.printed()}")
+            raise Failed(f"the installation did not start: {why}\n{self.printed()}")
         return self
 
     def _line(self) -> str:
@@ -221,7 +222,11 @@ class Fleet:
         assert out is not None
         if not select.select([out], [], [], self._start_seconds)[0]:
             return ""
-        return out.readline().strip()
+        line = out.readline()
+        if not line:
+            # It has closed its output: it is about to end, and has an exit code then.
+            self._process.wait(PATIENCE)
+        return line.strip()
 
     def printed(self) -> str:
         """What `up` said on its standard error."""

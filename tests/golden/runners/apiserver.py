@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.ending import ends_with_us
+
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = "replay_apiserver.py"
 TOKEN = "admintoken"
@@ -52,13 +54,15 @@ def _serve(directory: str, recorded: dict[str, str], authorization: str) -> tupl
         "FLEETLOG_APISERVER_AUTHORIZATION": authorization,
     }
     (Path(directory) / "tokens.csv").write_text(TOKENS)
-    server = subprocess.Popen(
-        [sys.executable, "-m", "services.apiserver"],
-        cwd=ROOT,
-        env={**os.environ, **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+    server = ends_with_us(
+        subprocess.Popen(
+            [sys.executable, "-m", "services.apiserver"],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
     )
     assert server.stdout is not None
     line = server.stdout.readline()
