@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import docker
 from docker.models.containers import Container
@@ -126,14 +127,14 @@ class Composition:
     def memory(self) -> dict[str, float]:
         """MiB that each service uses, without what the kernel may drop."""
 
-        def used(stats: dict[str, Any]) -> float:
-            memory = stats["memory_stats"]
-            return (memory["usage"] - memory.get("stats", {}).get("inactive_file", 0)) / 2**20
+        def used(one: Container) -> tuple[str, float]:
+            memory = one.stats(stream=False, one_shot=True)["memory_stats"]
+            held = memory["usage"] - memory.get("stats", {}).get("inactive_file", 0)
+            return one.labels["com.docker.compose.service"], round(held / 2**20, 1)
 
-        return {
-            one.labels["com.docker.compose.service"]: round(used(one.stats(stream=False, one_shot=True)), 1)
-            for one in self.containers()
-        }
+        # The engine takes a second for each.
+        with ThreadPoolExecutor() as pool:
+            return dict(pool.map(used, self.containers()))
 
     def close(self) -> None:
         """Remove containers, networks and volumes.
