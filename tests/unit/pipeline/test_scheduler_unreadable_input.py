@@ -9,8 +9,9 @@ import pytest
 
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged
+from schemas.events.lease import LeaseTaken
 from schemas.events.placement import PlacementFailed
-from tests.support.facts import DIVIDED, ONE_CLUSTER, binding, cluster, cpus, edited, targets
+from tests.support.facts import DIVIDED, ONE_CLUSTER, binding, cluster, cpus, edited, estimated, targets
 from tests.support.harness import SCHEDULER, Harness
 
 
@@ -110,3 +111,11 @@ def test_spread_by_missing_property_fits_no_cluster() -> None:
     assert isinstance(event, PlacementFailed)
     assert (event.reason, event.clusters) == ("NoClusterFit", ())
     assert event.message == "0/2 clusters are available: 2 cluster(s) did not have zones property."
+
+
+def test_estimate_of_zero_makes_unschedulable() -> None:
+    lease = LeaseTaken(service="estimator", instance="e")
+    event = decided(lease, with_pods("m1", "4"), binding(3, DIVIDED), estimated(99, m1=0))
+    assert isinstance(event, PlacementFailed)
+    assert event.reason == "Unschedulable"
+    assert "Clusters available replicas 0 are not enough to schedule." in event.message
