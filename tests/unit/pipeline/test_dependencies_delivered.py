@@ -86,14 +86,6 @@ def works(renderer: RendererHarness) -> dict[str, WorkEvent]:
     return {event.cluster: event for event in renderer.decides_all(APP)}  # type: ignore[union-attr, misc]
 
 
-def test_it_follows_its_owner_to_the_same_clusters() -> None:
-    renderer = rendering(requiring())
-    assert works(renderer) == {}
-    assert APP in renderer.given(placement(m1=1, m2=1))
-    assert sorted(works(renderer)) == ["m1", "m2"]
-    assert works(renderer) == {}
-
-
 def test_it_moves_and_is_cleaned_with_its_owner() -> None:
     renderer = rendering(requiring(), placement(m1=1, m2=1))
     works(renderer)
@@ -114,19 +106,6 @@ def test_an_owner_placed_before_it_is_bound_counts() -> None:
     renderer = RendererHarness(*MEMBERS, template(), requiring(), placement(m1=1))
     assert APP in renderer.given(content(), attached())
     assert sorted(works(renderer)) == ["m1"]
-
-
-def test_it_stays_where_another_owner_runs() -> None:
-    renderer = rendering(requiring(), requiring("api"), placement(m1=1, m2=1), placed("api", m2=1, m3=1))
-    assert sorted(works(renderer)) == ["m1", "m2", "m3"]
-    renderer.given(released())
-    assert sorted(works(renderer)) == ["m1"]
-
-
-def test_further_owners_in_the_same_clusters_change_nothing() -> None:
-    renderer = rendering(requiring(), placement(m1=1))
-    works(renderer)
-    assert APP not in renderer.given(requiring("api"), placed("api", m1=1))
 
 
 def test_a_dependency_no_longer_required_is_withdrawn() -> None:
