@@ -11,28 +11,22 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from tests.e2e.fleet import Failed, Fleet, until, until_equal
 from tests.e2e.installations import namespace
-from tests.e2e.space import EVERYWHERE, Space, clusters
+from tests.e2e.space import Space, clusters
 
 pytestmark = pytest.mark.xdist_group("policies")
 
-PLACES: dict[str, dict[str, Any]] = {
-    "member1": {"provider": "own", "region": "north", "zones": ["n1", "n2"]},
-    "member2": {"provider": "rented", "region": "north", "zones": ["n2"]},
-    "member3": {"provider": "rented", "region": "south", "zones": ["s1"]},
-}
-NOWHERE = {"provider": None, "region": None, "zones": None}
+PROVIDERS = {"member1": "own", "member2": "rented", "member3": "rented"}
 
 
 @pytest.fixture
 def placed(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
-    """A namespace of its own, while the members are in places and have labels."""
+    """A namespace of its own, while the members have providers."""
     with namespace(fleet, request.node.name) as made:
-        for member, place in PLACES.items():
-            made.control.patch("cluster", member, {"spec": place, "metadata": {"labels": {"size": "small"}}})
-        made.control.patch("cluster", "member1", {"metadata": {"labels": {"size": "large"}}})
+        for member, provider in PROVIDERS.items():
+            made.control.patch("cluster", member, {"spec": {"provider": provider}})
         yield made
-        for member in EVERYWHERE:
-            made.control.patch("cluster", member, {"spec": NOWHERE, "metadata": {"labels": {"size": None}}})
+        for member in PROVIDERS:
+            made.control.patch("cluster", member, {"spec": {"provider": None}})
 
 
 def configuration(space: Space, name: str, **labels: str) -> Manifest:
@@ -72,18 +66,6 @@ def holder(space: Space, name: str) -> str:
     )
 
 
-def test_selectors_take_all_by_name_or_by_label(space: Space) -> None:
-    for name, team in (("one", "red"), ("two", "red"), ("three", "blue")):
-        configuration(space, name, team=team)
-    policy(space, "by-name", {"name": "one"}, clusters("member1"))
-    space.until_in("configmap", "one", ("member1",))
-    policy(space, "by-label", {"labelSelector": {"matchLabels": {"team": "red"}}}, clusters("member2"))
-    space.until_in("configmap", "two", ("member2",))
-    policy(space, "all", {}, clusters("member3"))
-    space.until_in("configmap", "three", ("member3",))
-    assert (space.where("configmap", "one"), space.where("configmap", "two")) == (["member1"], ["member2"])
-
-
 def test_a_cluster_policy_reaches_several_namespaces(space: Space, fleet: Fleet) -> None:
     with namespace(fleet, f"{space.name}-other") as other:
         for place in (space, other):
@@ -93,26 +75,6 @@ def test_a_cluster_policy_reaches_several_namespaces(space: Space, fleet: Fleet)
         for place in (space, other):
             place.until_in("configmap", "shared", ("member2",))
         space.control.delete("clusterpropagationpolicy", space.name)
-
-
-def test_every_part_of_an_affinity_has_to_match(placed: Space) -> None:
-    wanted: dict[str, tuple[Manifest, tuple[str, ...]]] = {
-        "label": ({"labelSelector": {"matchLabels": {"size": "small"}}}, ("member2", "member3")),
-        "region": (_field("region", "In", "north"), ("member1", "member2")),
-        "provider": (_field("provider", "NotIn", "own"), ("member2", "member3")),
-        "zone": (_field("zone", "In", "n2", "s1"), EVERYWHERE),
-        "exclude": ({"exclude": ["member1"]}, ("member2", "member3")),
-        "names": ({"clusterNames": ["member1", "member3"], "exclude": ["member3"]}, ("member1",)),
-        "both": (
-            {**_field("region", "In", "north"), "labelSelector": {"matchLabels": {"size": "small"}}},
-            ("member2",),
-        ),
-    }
-    for name, (affinity, _) in wanted.items():
-        configuration(placed, name)
-        policy(placed, name, {"name": name}, {"clusterAffinity": affinity})
-    for name, (_, members) in wanted.items():
-        placed.until_in("configmap", name, members)
 
 
 def _field(key: str, operator: str, *values: str) -> Manifest:
@@ -208,34 +170,6 @@ def test_priority_then_precision_then_name_decide(space: Space) -> None:
     space.until_in("configmap", "wanted", ("member2",))
 
 
-def test_propagation_waits_for_the_overrides_it_depends_on(space: Space) -> None:
-    settings = configuration(space, "waiting")
-    other = configuration(space, "other")
-    policy(space, "waiting", {"name": "waiting"}, clusters("member1"), dependentOverrides=["waiting-member1"])
-    policy(space, "other", {"name": "other"}, clusters("member1"))
-    space.until_in("configmap", other["metadata"]["name"], ("member1",))
-    assert space.where("configmap", "waiting") == []
-    space.override(
-        settings, "member1", {"plaintext": [{"path": "/data/colour", "operator": "replace", "value": "red"}]}
-    )
-    space.until_field("member1", "configmap", "waiting", "data.colour", "red")
-
-
-def test_a_lazy_policy_waits_for_a_change_of_the_template(space: Space) -> None:
-    policy(space, "lazy", {"name": "lazy"}, clusters("member1"), activationPreference="Lazy")
-    settings = configuration(space, "lazy")
-    space.until_in("configmap", "lazy", ("member1",))
-    policy(space, "lazy", {"name": "lazy"}, clusters("member2"), activationPreference="Lazy")
-    # What comes later is propagated, and the lazy policy's change still is not.
-    policy(space, "later", {"name": "later"}, clusters("member2"))
-    configuration(space, "later")
-    space.until_in("configmap", "later", ("member2",))
-    assert space.where("configmap", "lazy") == ["member1"]
-    settings["data"]["colour"] = "red"
-    space.apply(settings)
-    space.until_in("configmap", "lazy", ("member2",))
-
-
 def test_suspension_withholds_updates_where_it_says(space: Space) -> None:
     settings = configuration(space, "paused")
     policy(space, "paused", {"name": "paused"}, clusters("member1", "member2"))
@@ -300,24 +234,6 @@ def test_a_protected_object_cannot_be_deleted(space: Space) -> None:
     space.control.run("label", "configmap", "precious", f"{const.DELETION_PROTECTED_LABEL}-", namespace=space.name)
     space.control.delete("configmap", "precious", space.name)
     space.until_in("configmap", "precious", ())
-
-
-def test_a_namespace_opts_out_by_a_label(fleet: Fleet) -> None:
-    with namespace(fleet, "opted-out", everywhere=False) as space:
-        label = f"{const.SKIP_AUTO_PROPAGATION_LABEL}=TRUE"
-        space.control.run("create", "namespace", f"{space.name}-in")
-        out = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{space.name}-out"}}
-        name, _, value = label.partition("=")
-        space.control.apply({**out, "metadata": {**out["metadata"], "labels": {name: value}}})
-        until_equal("members with the one", lambda: space.where("namespace", f"{space.name}-in"), list(EVERYWHERE))
-        assert space.where("namespace", f"{space.name}-out") == []
-        # What is there already stays when the label comes later.
-        space.control.run("label", "namespace", f"{space.name}-in", label)
-        space.control.run("create", "namespace", f"{space.name}-last")
-        until_equal("members with the last", lambda: space.where("namespace", f"{space.name}-last"), list(EVERYWHERE))
-        assert space.where("namespace", f"{space.name}-in") == list(EVERYWHERE)
-        for suffix in ("in", "out", "last"):
-            space.control.run("delete", "namespace", f"{space.name}-{suffix}", "--wait=false")
 
 
 @pytest.mark.main_path

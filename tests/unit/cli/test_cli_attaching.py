@@ -19,6 +19,7 @@ from services.cli.installation.up_options import InstallationOptions
 from services.cli.members import member_account
 from services.cli.members.join import access_of_kubeconfig, kubeconfig_of
 from services.cli.members.member_account import MemberAccess, member_identity
+from tests.support.kubeconfigs import kubeconfig
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
@@ -86,30 +87,19 @@ async def test_program_for_credentials_needs_a_token_that_lasts(monkeypatch: pyt
 
 
 def test_way_through_a_proxy_is_read_from_a_kubeconfig() -> None:
-    cluster = {"server": "https://m1.example", "proxy-url": "socks5://bastion:1080", "tls-server-name": "inner"}
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "own"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    access = access_of_kubeconfig(kubeconfig)
+    way = {"proxy-url": "socks5://bastion:1080", "tls-server-name": "inner"}
+    access = access_of_kubeconfig(kubeconfig("https://m1.example", {"token": "own"}, **way))
     assert (access.proxy, access.server_name) == ("socks5://bastion:1080", "inner")
     assert access_of_kubeconfig(kubeconfig_of(access, "m1")) == access
-    cluster["proxy-url"] = "ftp://user:password@bastion"
+    wrong = kubeconfig("https://m1.example", {"token": "own"}, proxy_url="ftp://user:password@bastion")
     with pytest.raises(JoinRefused, match="proxy-url is no proxy") as refused:
-        access_of_kubeconfig(kubeconfig)
+        access_of_kubeconfig(wrong)
     assert "password" not in str(refused.value)
 
 
 def test_kubeconfig_with_a_token_and_no_ca_is_read() -> None:
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": "https://m1.example", "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "u", "user": {"token": "own"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    assert access_of_kubeconfig(kubeconfig) == MemberAccess(endpoint="https://m1.example", token="own", insecure=True)
+    given = kubeconfig("https://m1.example", {"token": "own"}, insecure_skip_tls_verify=True)
+    assert access_of_kubeconfig(given) == MemberAccess(endpoint="https://m1.example", token="own", insecure=True)
 
 
 def test_a_service_gets_its_own_settings_and_none_of_the_others() -> None:
