@@ -11,14 +11,12 @@ import pytest
 from aiohttp import web
 from msgspec import Raw
 
-from schemas.codec import encode, subject_of
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
 from services._kit.kube.client import encode as encoded
 from services._kit.log import fact_history
-from services._kit.log.stream_port import NewMessage
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
 from services.cli.search.found_objects import FoundObject, show
@@ -166,7 +164,7 @@ async def test_past_objects_are_those_delivered_then(monkeypatch: pytest.MonkeyP
         WorkWithdrawn(cluster="m2", key=ended.key, uid="u1", api_version="apps/v1", kind="Deployment"),
     ):
         log = logs["OBSERVED" if isinstance(event, WorkObserved) else "FACTS"]
-        await log.append([NewMessage(subject_of(event), encode(event), {})])
+        await log.given(event)
         last = (await log.identity()).last_seq
         message = await log.get(last)
         assert message is not None
