@@ -66,17 +66,6 @@ def holder(space: Space, name: str) -> str:
     )
 
 
-def test_a_cluster_policy_reaches_several_namespaces(space: Space, fleet: Fleet) -> None:
-    with namespace(fleet, f"{space.name}-other") as other:
-        for place in (space, other):
-            configuration(place, "shared", purpose=space.name)
-        selector = {"labelSelector": {"matchLabels": {"purpose": space.name}}}
-        policy(space, space.name, selector, clusters("member2"), "ClusterPropagationPolicy")
-        for place in (space, other):
-            place.until_in("configmap", "shared", ("member2",))
-        space.control.delete("clusterpropagationpolicy", space.name)
-
-
 def _field(key: str, operator: str, *values: str) -> Manifest:
     return {"fieldSelector": {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}}
 

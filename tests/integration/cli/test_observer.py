@@ -11,7 +11,7 @@ import pytest
 
 from schemas.codec import encode
 from schemas.events.lease import LeaseTaken
-from schemas.topology import FACTS, KEYS
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import Settings
 from services._kit.log import streams as topology
@@ -120,13 +120,6 @@ async def test_an_observer_writes_nothing(hub: Connection, server: Server, tmp_p
     log = JetStreamLog(hub, FACTS.name)
     assert (await log.identity()).last_seq == 1
     assert await log.last("lease.scheduler") is None
-
-
-async def test_keys_are_not_for_observers(hub: Connection, server: Server, tmp_path: Path) -> None:
-    await JetStreamLog(hub, KEYS.name).append([NewMessage("key.a", b"x")])
-    with pytest.raises(Failed, match="only reads"):
-        async with open_log(observer(server, tmp_path)) as connection:
-            await JetStreamLog(connection, KEYS.name).last("key.a")
 
 
 async def test_who_may_write_is_no_observer(hub: Connection, server: Server) -> None:
