@@ -9,7 +9,7 @@ import pytest
 
 from schemas.manifest import Manifest
 from services._rules import constants as const
-from tests.e2e.fleet import Failed, Fleet, until, until_equal
+from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
 from tests.e2e.space import Space, clusters
 
@@ -92,40 +92,6 @@ def test_the_next_affinity_group_is_a_fallback(placed: Space) -> None:
 def observed(space: Space, name: str) -> object:
     binding = space.control.get("rb", f"{name}-configmap", space.name) or {}
     return (binding.get("status") or {}).get("schedulerObservingAffinityName")
-
-
-def test_replicas_overflow_when_the_first_clusters_are_full(space: Space) -> None:
-    nodes = len(space.member["member1"].items("nodes"))
-    web = space.load("web.yaml")
-    # The resource models count a node of 8 CPUs and 32 GiB as one that has 4 to give: each holds one.
-    web["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
-    web["spec"]["replicas"] = nodes + 1
-    placement = {
-        "clusterAffinities": [
-            {
-                "affinityName": "first",
-                "clusterNames": ["member1"],
-                "overflowAffinities": [{"affinityName": "more", "clusterNames": ["member2"]}],
-            }
-        ],
-        "replicaScheduling": {
-            "replicaSchedulingType": "Divided",
-            "replicaDivisionPreference": "Weighted",
-            "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-        },
-    }
-    space.apply(web)
-    space.policy(web, placement)
-    until_equal("clusters when one is full", lambda: divided(space, "web"), {"member1": nodes, "member2": 1})
-    space.control.run("scale", "deployment", "web", f"--replicas={nodes}", namespace=space.name)
-    until_equal("clusters when it has room again", lambda: divided(space, "web"), {"member1": nodes})
-
-
-def divided(space: Space, name: str) -> dict[str, int]:
-    """Replicas by cluster, as the binding says."""
-    binding = space.control.get("rb", f"{name}-deployment", space.name) or {}
-    targets = (binding.get("spec") or {}).get("clusters") or []
-    return {target["name"]: target.get("replicas", 0) for target in targets if target.get("replicas")}
 
 
 @pytest.mark.main_path
@@ -211,18 +177,6 @@ def test_copies_stay_when_deletion_preserves_them(space: Space) -> None:
 def managed(space: Space, name: str) -> bool:
     held = space.held("member1", "configmap", name) or {}
     return const.MANAGED_LABEL in (held["metadata"].get("labels") or {})
-
-
-def test_a_protected_object_cannot_be_deleted(space: Space) -> None:
-    configuration(space, "precious", **{const.DELETION_PROTECTED_LABEL: "Always"})
-    policy(space, "precious", {"name": "precious"}, clusters("member1"))
-    space.until_in("configmap", "precious", ("member1",))
-    with pytest.raises(Failed, match="precious"):
-        space.control.delete("configmap", "precious", space.name)
-    assert space.where("configmap", "precious") == ["member1"]
-    space.control.run("label", "configmap", "precious", f"{const.DELETION_PROTECTED_LABEL}-", namespace=space.name)
-    space.control.delete("configmap", "precious", space.name)
-    space.until_in("configmap", "precious", ())
 
 
 @pytest.mark.main_path

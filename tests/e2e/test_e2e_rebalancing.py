@@ -87,6 +87,48 @@ def test_drifted_replicas_return_and_the_object_goes(space: Space) -> None:
     until("the deletion", lambda: space.control.get("workloadrebalancer", space.name) is None)
 
 
+def test_batch_names_what_is_missing_and_an_edit_drops_it(space: Space) -> None:
+    nginx, settings = space.load("web.yaml"), space.load("settings.yaml")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": space.name},
+        "rules": [],
+    }
+    selectors = [{name: value for name, value in named(item).items() if name != "namespace"} for item in (role,)]
+    for item in (nginx, settings):
+        space.apply(item)
+        space.policy(item, clusters("member1"))
+    space.apply(role)
+    space.apply(
+        {
+            "apiVersion": "policy.karmada.io/v1alpha1",
+            "kind": "ClusterPropagationPolicy",
+            "metadata": {"name": space.name},
+            "spec": {"resourceSelectors": selectors, "placement": clusters("member1")},
+        }
+    )
+    until("the role's binding", lambda: space.control.get("clusterresourcebinding", f"{space.name}-clusterrole"))
+    for item in (nginx, settings):
+        binding = f"{item['metadata']['name']}-{item['kind'].lower()}"
+        until(f"the binding {binding}", lambda name=binding: space.control.get("resourcebinding", name, space.name))
+    missing = {**named(nginx), "name": "missing"}
+    rebalancer(space, missing, named(role), named(settings), named(nginx))
+    wanted = [
+        "Deployment Failed ReferencedBindingNotFound",
+        "Deployment Successful",
+        "ClusterRole Successful",
+        "ConfigMap Successful",
+    ]
+    until_equal("its results", lambda: results(space), wanted)
+    rebalancer(space, named(settings))
+    kept = ["Deployment Successful", "ClusterRole Successful", "ConfigMap Successful"]
+    until_equal("what succeeded", lambda: results(space), kept)
+    assert status(space)["observedGeneration"] == 2
+    for kind in ("workloadrebalancer", "clusterpropagationpolicy", "clusterrole"):
+        space.control.delete(kind, space.name)
+
+
 def test_remedy_sets_actions_and_its_end_clears_them(space: Space) -> None:
     def told() -> object:
         return (space.control.get("cluster", "member1") or {}).get("status", {}).get("remedyActions")

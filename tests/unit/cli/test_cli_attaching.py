@@ -44,8 +44,21 @@ class Issuing:
         return {"status": {"token": "issued", "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}}
 
 
+@pytest.fixture
+def accepted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Tokens that a member accepts; it fills Secrets at once or never."""
+    tokens: set[str] = set()
+
+    async def answer(_: MemberAccess, token: str) -> bool:
+        return token in tokens
+
+    monkeypatch.setattr(member_account, "_accepted", answer)
+    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    return tokens
+
+
 @pytest.mark.parametrize(
-    ("days", "fills", "accepted", "own", "kept"),
+    ("days", "fills", "right", "own", "kept"),
     [
         (3650, False, ("issued",), OWN, "issued"),
         (3650, True, ("stored",), OWN, "stored"),
@@ -58,30 +71,17 @@ class Issuing:
     ids=["lasting", "not accepted", "none accepted", "short", "short and none stored", "none issued", "program"],
 )
 async def test_token_of_a_member_lasts_or_its_own_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-    days: int,
-    fills: bool,
-    accepted: tuple[str, ...],
-    own: MemberAccess,
-    kept: str,
+    accepted: set[str], days: int, fills: bool, right: tuple[str, ...], own: MemberAccess, kept: str
 ) -> None:
-    async def answer(_: MemberAccess, token: str) -> bool:
-        return token in accepted
-
-    monkeypatch.setattr(member_account, "_accepted", answer)
-    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    accepted.update(right)
     access = await member_identity(cast("KubeClient", Issuing(days, fills=fills)), "m1", own)
     assert access.token == kept
     assert access.endpoint == own.endpoint
     assert access.impersonator == ("" if kept == "own" else kept)
 
 
-async def test_program_for_credentials_needs_a_token_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: MemberAccess, token: str) -> bool:
-        return True
-
-    monkeypatch.setattr(member_account, "_accepted", answer)
-    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+async def test_program_for_credentials_needs_a_token_that_lasts(accepted: set[str]) -> None:
+    accepted.update(("issued", "stored"))
     with pytest.raises(JoinRefused, match="issues no token that lasts"):
         await member_identity(cast("KubeClient", Issuing(1, fills=False)), "m1", WITHOUT)
 
