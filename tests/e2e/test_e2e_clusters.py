@@ -41,20 +41,6 @@ def test_tainted_cluster_takes_tolerating_objects_only(space: Space) -> None:
     space.until_in("configmap", "settings", EVERYWHERE)
 
 
-def test_duplicated_replicas_are_the_same_everywhere_and_summed(space: Space) -> None:
-    web = space.load("web.yaml")
-    web["spec"]["replicas"] = 2
-    space.apply(web)
-    space.policy(web, {"replicaScheduling": {"replicaSchedulingType": "Duplicated"}})
-    for member in EVERYWHERE:
-        space.until_field(member, "deployment", "web", "status.readyReplicas", 2)
-
-    def summed() -> object:
-        return ((space.control.get("deployment", "web", space.name) or {}).get("status") or {}).get("readyReplicas")
-
-    until_equal("summed ready replicas", summed, 6)
-
-
 def test_unjoined_cluster_is_emptied_and_joined_one_is_filled(space: Space, fleet: Fleet) -> None:
     settings, web = space.apply(space.load("settings.yaml")), space.load("web.yaml")
     web["spec"]["replicas"] = 6

@@ -9,30 +9,24 @@ import pytest
 
 from schemas.manifest import Manifest
 from services._rules import constants as const
-from tests.e2e.fleet import Failed, Fleet, until, until_equal
+from tests.e2e.fleet import Fleet, until, until_equal
 from tests.e2e.installations import namespace
-from tests.e2e.space import EVERYWHERE, Space, clusters
+from tests.e2e.space import Space, clusters
 
 pytestmark = pytest.mark.xdist_group("policies")
 
-PLACES: dict[str, dict[str, Any]] = {
-    "member1": {"provider": "own", "region": "north", "zones": ["n1", "n2"]},
-    "member2": {"provider": "rented", "region": "north", "zones": ["n2"]},
-    "member3": {"provider": "rented", "region": "south", "zones": ["s1"]},
-}
-NOWHERE = {"provider": None, "region": None, "zones": None}
+PROVIDERS = {"member1": "own", "member2": "rented", "member3": "rented"}
 
 
 @pytest.fixture
 def placed(fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[Space]:
-    """A namespace of its own, while the members are in places and have labels."""
+    """A namespace of its own, while the members have providers."""
     with namespace(fleet, request.node.name) as made:
-        for member, place in PLACES.items():
-            made.control.patch("cluster", member, {"spec": place, "metadata": {"labels": {"size": "small"}}})
-        made.control.patch("cluster", "member1", {"metadata": {"labels": {"size": "large"}}})
+        for member, provider in PROVIDERS.items():
+            made.control.patch("cluster", member, {"spec": {"provider": provider}})
         yield made
-        for member in EVERYWHERE:
-            made.control.patch("cluster", member, {"spec": NOWHERE, "metadata": {"labels": {"size": None}}})
+        for member in PROVIDERS:
+            made.control.patch("cluster", member, {"spec": {"provider": None}})
 
 
 def configuration(space: Space, name: str, **labels: str) -> Manifest:
@@ -72,49 +66,6 @@ def holder(space: Space, name: str) -> str:
     )
 
 
-def test_selectors_take_all_by_name_or_by_label(space: Space) -> None:
-    for name, team in (("one", "red"), ("two", "red"), ("three", "blue")):
-        configuration(space, name, team=team)
-    policy(space, "by-name", {"name": "one"}, clusters("member1"))
-    space.until_in("configmap", "one", ("member1",))
-    policy(space, "by-label", {"labelSelector": {"matchLabels": {"team": "red"}}}, clusters("member2"))
-    space.until_in("configmap", "two", ("member2",))
-    policy(space, "all", {}, clusters("member3"))
-    space.until_in("configmap", "three", ("member3",))
-    assert (space.where("configmap", "one"), space.where("configmap", "two")) == (["member1"], ["member2"])
-
-
-def test_a_cluster_policy_reaches_several_namespaces(space: Space, fleet: Fleet) -> None:
-    with namespace(fleet, f"{space.name}-other") as other:
-        for place in (space, other):
-            configuration(place, "shared", purpose=space.name)
-        selector = {"labelSelector": {"matchLabels": {"purpose": space.name}}}
-        policy(space, space.name, selector, clusters("member2"), "ClusterPropagationPolicy")
-        for place in (space, other):
-            place.until_in("configmap", "shared", ("member2",))
-        space.control.delete("clusterpropagationpolicy", space.name)
-
-
-def test_every_part_of_an_affinity_has_to_match(placed: Space) -> None:
-    wanted: dict[str, tuple[Manifest, tuple[str, ...]]] = {
-        "label": ({"labelSelector": {"matchLabels": {"size": "small"}}}, ("member2", "member3")),
-        "region": (_field("region", "In", "north"), ("member1", "member2")),
-        "provider": (_field("provider", "NotIn", "own"), ("member2", "member3")),
-        "zone": (_field("zone", "In", "n2", "s1"), EVERYWHERE),
-        "exclude": ({"exclude": ["member1"]}, ("member2", "member3")),
-        "names": ({"clusterNames": ["member1", "member3"], "exclude": ["member3"]}, ("member1",)),
-        "both": (
-            {**_field("region", "In", "north"), "labelSelector": {"matchLabels": {"size": "small"}}},
-            ("member2",),
-        ),
-    }
-    for name, (affinity, _) in wanted.items():
-        configuration(placed, name)
-        policy(placed, name, {"name": name}, {"clusterAffinity": affinity})
-    for name, (_, members) in wanted.items():
-        placed.until_in("configmap", name, members)
-
-
 def _field(key: str, operator: str, *values: str) -> Manifest:
     return {"fieldSelector": {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}}
 
@@ -141,40 +92,6 @@ def test_the_next_affinity_group_is_a_fallback(placed: Space) -> None:
 def observed(space: Space, name: str) -> object:
     binding = space.control.get("rb", f"{name}-configmap", space.name) or {}
     return (binding.get("status") or {}).get("schedulerObservingAffinityName")
-
-
-def test_replicas_overflow_when_the_first_clusters_are_full(space: Space) -> None:
-    nodes = len(space.member["member1"].items("nodes"))
-    web = space.load("web.yaml")
-    # The resource models count a node of 8 CPUs and 32 GiB as one that has 4 to give: each holds one.
-    web["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
-    web["spec"]["replicas"] = nodes + 1
-    placement = {
-        "clusterAffinities": [
-            {
-                "affinityName": "first",
-                "clusterNames": ["member1"],
-                "overflowAffinities": [{"affinityName": "more", "clusterNames": ["member2"]}],
-            }
-        ],
-        "replicaScheduling": {
-            "replicaSchedulingType": "Divided",
-            "replicaDivisionPreference": "Weighted",
-            "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-        },
-    }
-    space.apply(web)
-    space.policy(web, placement)
-    until_equal("clusters when one is full", lambda: divided(space, "web"), {"member1": nodes, "member2": 1})
-    space.control.run("scale", "deployment", "web", f"--replicas={nodes}", namespace=space.name)
-    until_equal("clusters when it has room again", lambda: divided(space, "web"), {"member1": nodes})
-
-
-def divided(space: Space, name: str) -> dict[str, int]:
-    """Replicas by cluster, as the binding says."""
-    binding = space.control.get("rb", f"{name}-deployment", space.name) or {}
-    targets = (binding.get("spec") or {}).get("clusters") or []
-    return {target["name"]: target.get("replicas", 0) for target in targets if target.get("replicas")}
 
 
 @pytest.mark.main_path
@@ -206,34 +123,6 @@ def test_priority_then_precision_then_name_decide(space: Space) -> None:
     configuration(space, "wanted")
     until_equal("policy of the higher priority", lambda: holder(space, "wanted"), "high")
     space.until_in("configmap", "wanted", ("member2",))
-
-
-def test_propagation_waits_for_the_overrides_it_depends_on(space: Space) -> None:
-    settings = configuration(space, "waiting")
-    other = configuration(space, "other")
-    policy(space, "waiting", {"name": "waiting"}, clusters("member1"), dependentOverrides=["waiting-member1"])
-    policy(space, "other", {"name": "other"}, clusters("member1"))
-    space.until_in("configmap", other["metadata"]["name"], ("member1",))
-    assert space.where("configmap", "waiting") == []
-    space.override(
-        settings, "member1", {"plaintext": [{"path": "/data/colour", "operator": "replace", "value": "red"}]}
-    )
-    space.until_field("member1", "configmap", "waiting", "data.colour", "red")
-
-
-def test_a_lazy_policy_waits_for_a_change_of_the_template(space: Space) -> None:
-    policy(space, "lazy", {"name": "lazy"}, clusters("member1"), activationPreference="Lazy")
-    settings = configuration(space, "lazy")
-    space.until_in("configmap", "lazy", ("member1",))
-    policy(space, "lazy", {"name": "lazy"}, clusters("member2"), activationPreference="Lazy")
-    # What comes later is propagated, and the lazy policy's change still is not.
-    policy(space, "later", {"name": "later"}, clusters("member2"))
-    configuration(space, "later")
-    space.until_in("configmap", "later", ("member2",))
-    assert space.where("configmap", "lazy") == ["member1"]
-    settings["data"]["colour"] = "red"
-    space.apply(settings)
-    space.until_in("configmap", "lazy", ("member2",))
 
 
 def test_suspension_withholds_updates_where_it_says(space: Space) -> None:
@@ -288,36 +177,6 @@ def test_copies_stay_when_deletion_preserves_them(space: Space) -> None:
 def managed(space: Space, name: str) -> bool:
     held = space.held("member1", "configmap", name) or {}
     return const.MANAGED_LABEL in (held["metadata"].get("labels") or {})
-
-
-def test_a_protected_object_cannot_be_deleted(space: Space) -> None:
-    configuration(space, "precious", **{const.DELETION_PROTECTED_LABEL: "Always"})
-    policy(space, "precious", {"name": "precious"}, clusters("member1"))
-    space.until_in("configmap", "precious", ("member1",))
-    with pytest.raises(Failed, match="precious"):
-        space.control.delete("configmap", "precious", space.name)
-    assert space.where("configmap", "precious") == ["member1"]
-    space.control.run("label", "configmap", "precious", f"{const.DELETION_PROTECTED_LABEL}-", namespace=space.name)
-    space.control.delete("configmap", "precious", space.name)
-    space.until_in("configmap", "precious", ())
-
-
-def test_a_namespace_opts_out_by_a_label(fleet: Fleet) -> None:
-    with namespace(fleet, "opted-out", everywhere=False) as space:
-        label = f"{const.SKIP_AUTO_PROPAGATION_LABEL}=TRUE"
-        space.control.run("create", "namespace", f"{space.name}-in")
-        out = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{space.name}-out"}}
-        name, _, value = label.partition("=")
-        space.control.apply({**out, "metadata": {**out["metadata"], "labels": {name: value}}})
-        until_equal("members with the one", lambda: space.where("namespace", f"{space.name}-in"), list(EVERYWHERE))
-        assert space.where("namespace", f"{space.name}-out") == []
-        # What is there already stays when the label comes later.
-        space.control.run("label", "namespace", f"{space.name}-in", label)
-        space.control.run("create", "namespace", f"{space.name}-last")
-        until_equal("members with the last", lambda: space.where("namespace", f"{space.name}-last"), list(EVERYWHERE))
-        assert space.where("namespace", f"{space.name}-in") == list(EVERYWHERE)
-        for suffix in ("in", "out", "last"):
-            space.control.run("delete", "namespace", f"{space.name}-{suffix}", "--wait=false")
 
 
 @pytest.mark.main_path

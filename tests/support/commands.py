@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
+from pathlib import Path
 
 import services.cli
 
@@ -33,15 +34,18 @@ _FORKING.set_forkserver_preload(
 _taking_codes = threading.Lock()
 
 
-def run_command(module: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `fleetlog` or `karmadactl` with these variables and no others of its own.
+def run_command(
+    module: str, *arguments: str, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `fleetlog` or `karmadactl` with these variables and no others of its own, in a directory.
 
     Raises TimeoutExpired after it was killed for taking too long.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETLOG_", "KUBECONFIG"))}
     with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
         streams = (os.devnull, out.name, err.name)
-        process = _FORKING.Process(target=_become, args=(module, arguments, {**kept, **variables}, streams))
+        place = cwd or Path.cwd()
+        process = _FORKING.Process(target=_become, args=(module, arguments, {**kept, **variables}, streams, place))
         with _taking_codes:
             process.start()
         ended = wait([process.sentinel], PATIENCE)
@@ -55,8 +59,11 @@ def run_command(module: str, *arguments: str, **variables: str) -> subprocess.Co
         return subprocess.CompletedProcess(arguments, process.exitcode, out.read().decode(), err.read().decode())
 
 
-def _become(module: str, arguments: Sequence[str], variables: Mapping[str, str], streams: Sequence[str]) -> None:
-    """Be the command, with these variables and no others, and these files as its streams."""
+def _become(
+    module: str, arguments: Sequence[str], variables: Mapping[str, str], streams: Sequence[str], place: Path
+) -> None:
+    """Be the command in a directory, with these variables and no others, and these files as its streams."""
+    os.chdir(place)
     for number, file in enumerate(streams):
         descriptor = os.open(file, os.O_RDWR)
         os.dup2(descriptor, number)

@@ -193,9 +193,9 @@ class RendererHarness(Harness):
             self.at_hand.blobs[digest] = bytes(stored.manifest)  # type: ignore[arg-type]
         return super().decision(of)
 
-    def works(self) -> dict[str, WorkEvent]:
+    def works(self, of: ObjectKey | str = KEY) -> dict[str, WorkEvent]:
         """Decide and append works, by cluster."""
-        return {event.cluster: event for event in self.decides_all()}  # type: ignore[union-attr, misc]
+        return {event.cluster: event for event in self.decides_all(of)}  # type: ignore[union-attr, misc]
 
 
 def aggregator_of(*events: Known) -> Harness:

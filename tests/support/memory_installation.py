@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from schemas.codec import Known, decode, encode, subject_of
+from schemas.codec import Known, decode
 from schemas.shard_groups import WHOLE
 from schemas.topology import STREAMS
 from services._kit.base.clock import Clock, SystemClock
 from services._kit.base.metrics import KitMetrics
 from services._kit.content.blobs import Blobs
-from services._kit.log.stream_port import Message, NewMessage
+from services._kit.log.stream_port import Message
 from services._kit.runtime.decision_loop import LoopOptions
 from services._kit.runtime.runner import Runner
 from tests.support.memory_bus import MemoryBus
@@ -33,8 +33,7 @@ class MemoryInstallation:
 
     async def given(self, *events: Known) -> None:
         """Append facts."""
-        for event in events:
-            await self.facts.append([NewMessage(subject_of(event), encode(event), {})])
+        await self.facts.given(*events)
 
     @asynccontextmanager
     async def running(self, service: Any) -> AsyncIterator[Runner[Any, Any]]:

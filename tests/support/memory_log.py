@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Sequence
 
+from schemas.codec import Known, encode, subject_of
 from schemas.envelope import HEADER_EVENT_ID
 from schemas.topology import FACTS, Stream
 from services._kit.base.clock import Clock, SystemClock
@@ -49,6 +50,11 @@ class MemoryLog:
         self._clock = clock or SystemClock()
         self._grown = asyncio.Event()
         self._clear()
+
+    async def given(self, *events: Known) -> None:
+        """Append facts."""
+        for event in events:
+            await self.append([NewMessage(subject_of(event), encode(event), {})])
 
     def _clear(self) -> None:
         self._id = random_id()

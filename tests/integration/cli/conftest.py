@@ -40,6 +40,11 @@ class Commands:
         """Run `fleetlog`."""
         return run_command("fleetlog", *arguments, FLEETLOG_DIR=str(self.directory))
 
+    def kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run `kubectl` on the control plane."""
+        line = ["kubectl", f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
     def rows(self, *arguments: str) -> list[list[str]]:
         """Cells of a table that `karmadactl` prints, header first."""
         return [line.split() for line in self.karmadactl(*arguments).stdout.splitlines() if line]
@@ -71,8 +76,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
         assert said == b"ready\n", (directory / "up.err").read_text()
         commands = Commands(directory)
         files = [part for name in FILES for part in ("-f", str(EXAMPLES / name))]
-        kubectl = ["kubectl", "--kubeconfig", str(commands.kubeconfig), "apply", *files]
-        subprocess.run(kubectl, check=True, capture_output=True, timeout=PATIENCE)
+        commands.kubectl("apply", *files).check_returncode()
         ready = ["nginx", "Karmada", "2/2"]
         eventually(lambda: any(row[:3] == ready for row in commands.rows("get", "deploy", "nginx")))
         yield commands

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.reading import reader_of
-from tests.integration.cli.conftest import PATIENCE, Commands, eventually
+from tests.integration.cli.conftest import Commands, eventually
 
 pytestmark = pytest.mark.xdist_group("commands")
 
@@ -33,14 +32,8 @@ def file(commands: Commands, tmp_path: Path) -> Iterator[Path]:
     path.write_text(OBJECTS)
     yield path
     for kind in ("propagationpolicies", "clusterpropagationpolicies"):
-        kubectl(commands, "control", "delete", kind, name(commands, kind), "--ignore-not-found")
-    kubectl(commands, "control", "delete", "configmap/carried", "clusterrole/carried", "--ignore-not-found")
-
-
-def kubectl(commands: Commands, cluster: str, *words: str) -> str:
-    """What kubectl answers about a cluster of the installation."""
-    line = ["kubectl", "--kubeconfig", str(commands.directory / f"{cluster}.kubeconfig"), *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+        commands.kubectl("delete", kind, name(commands, kind), "--ignore-not-found")
+    commands.kubectl("delete", "configmap/carried", "clusterrole/carried", "--ignore-not-found")
 
 
 def name(commands: Commands, kind: str) -> str:

@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from services._kit.kube.api import resource_path
 from services.apiserver.auth.certificate_authority import Authority
 from services.cli.attachments.attachment_checks import Unusable, examine
+from tests.support.kubeconfigs import kubeconfig
 
 PATIENCE = 60.0
 GROUPS = {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
@@ -91,16 +92,8 @@ def tls(of: Authority) -> ssl.SSLContext:
 
 def written(path: Path, server: str, ca: bytes = b"", user: dict[str, Any] | None = None) -> Path:
     """A kubeconfig."""
-    cluster: dict[str, Any] = {"server": server}
-    if ca:
-        cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
-    content = {
-        "current-context": "ctx",
-        "contexts": [{"name": "ctx", "context": {"cluster": "c", "user": "me"}}],
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "me", "user": {"token": "good"} if user is None else user}],
-    }
-    path.write_bytes(msgspec.json.encode(content))
+    authorities = {"certificate-authority-data": base64.b64encode(ca).decode()} if ca else {}
+    path.write_bytes(msgspec.json.encode(kubeconfig(server, user or {"token": "good"}, **authorities)))
     return path
 
 

@@ -21,14 +21,7 @@ SPACE = "foresight"
 
 def kubectl(commands: Commands, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run kubectl in the namespace of these tests."""
-    return subprocess.run(
-        ["kubectl", f"--kubeconfig={commands.kubeconfig}", "-n", SPACE, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return commands.kubectl("-n", SPACE, *arguments, stdin=stdin)
 
 
 def deployment(name: str, image: str = "nginx:1") -> dict[str, Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from services._kit.log.connection import Connection
 from services.cli.nats.account_claims import connect
 from services.cli.nats.authority import CONFIG, Authority
 from tests.e2e.fleet import Fleet
-from tests.integration.cli.conftest import PATIENCE, Commands, eventually
+from tests.integration.cli.conftest import Commands, eventually
 from tests.natsserver import ProcessServer, find_binary
 from tests.support.commands import run_command
 
@@ -117,30 +115,6 @@ def test_missing_keys_are_named_before_any_change(commands: Commands, tmp_path: 
     assert joined.returncode == 1
     assert "fleetlog nats init" in joined.stderr
     assert commands.karmadactl("get", "clusters", "far").returncode == 1
-
-
-def test_services_and_commands_log_in_with_the_hubs_credentials(server: ProcessServer, tmp_path: Path) -> None:
-    creds = {"FLEETLOG_NATS_URL": server.url, "FLEETLOG_NATS_CREDS": str(tmp_path / "auth" / "hub.creds")}
-    settings = {"FLEETLOG_APISERVER_DATA_DIR": str(tmp_path / "control"), "FLEETLOG_APISERVER_PORT": "0"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETLOG_")}
-    api = subprocess.Popen(
-        [sys.executable, "-m", "services.apiserver"],
-        env={**kept, **creds, **settings},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert api.stdout is not None
-    try:
-        assert api.stdout.readline().startswith("ready https://")
-    finally:
-        api.terminate()
-        api.wait(PATIENCE)
-        api.stdout.close()
-    asked = fleetlog("events", "--nats", server.url, FLEETLOG_NATS_CREDS=creds["FLEETLOG_NATS_CREDS"])
-    assert "Authorization" not in asked.stderr, asked.stderr
-    nobody = fleetlog("events", "--nats", server.url)
-    assert nobody.returncode == 1
-    assert "uthorization" in nobody.stderr
 
 
 @pytest.mark.e2e

@@ -76,7 +76,6 @@ def test_following_shows_events_until_interrupted(commands: Commands) -> None:
 
 
 def test_history_says_why_nothing_happens_to_an_object(commands: Commands) -> None:
-    control = str(commands.directory / "control.kubeconfig")
     policy = {
         "apiVersion": "policy.karmada.io/v1alpha1",
         "kind": "PropagationPolicy",
@@ -87,9 +86,8 @@ def test_history_says_why_nothing_happens_to_an_object(commands: Commands) -> No
             "placement": {"clusterAffinity": {"clusterNames": ["member1"]}},
         },
     }
-    kubectl = ["kubectl", "--kubeconfig", control]
-    for arguments, text in ((["create", "configmap", "waiting"], None), (["apply", "-f", "-"], json.dumps(policy))):
-        subprocess.run([*kubectl, *arguments], input=text, text=True, check=True, timeout=60, capture_output=True)
+    commands.kubectl("create", "configmap", "waiting").check_returncode()
+    commands.kubectl("apply", "-f", "-", stdin=json.dumps(policy)).check_returncode()
     for command in ("history", "explain"):
         said = commands.fleetlog(command, "configmap/waiting")
         assert said.returncode == 1

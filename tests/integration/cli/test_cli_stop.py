@@ -99,10 +99,3 @@ def test_stopped_installation_starts_again_with_its_data(fleet: Fleet) -> None:
     assert (again.returncode, again.stdout) == (0, f"no installation runs in {fleet.layout.directory}\n")
     fleet.start()
     assert fleet.kubectl().get("configmap", "kept", "default")
-
-
-def test_stop_tells_of_a_directory_without_an_installation(tmp_path_factory: pytest.TempPathFactory) -> None:
-    done = run_command("fleetlog", "stop", "--dir", str(tmp_path_factory.mktemp("none")))
-    assert done.returncode == 1
-    assert "no installation in" in done.stderr
-    assert "fleetlog stop --dir /tmp/fleet --timeout 120" in run_command("fleetlog", "stop", "--help").stdout

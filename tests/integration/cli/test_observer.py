@@ -11,7 +11,7 @@ import pytest
 
 from schemas.codec import encode
 from schemas.events.lease import LeaseTaken
-from schemas.topology import FACTS, KEYS
+from schemas.topology import FACTS
 from services._kit.base.log_errors import LogError
 from services._kit.base.settings import Settings
 from services._kit.log import streams as topology
@@ -122,26 +122,24 @@ async def test_an_observer_writes_nothing(hub: Connection, server: Server, tmp_p
     assert await log.last("lease.scheduler") is None
 
 
-async def test_keys_are_not_for_observers(hub: Connection, server: Server, tmp_path: Path) -> None:
-    await JetStreamLog(hub, KEYS.name).append([NewMessage("key.a", b"x")])
-    with pytest.raises(Failed, match="only reads"):
-        async with open_log(observer(server, tmp_path)) as connection:
-            await JetStreamLog(connection, KEYS.name).last("key.a")
-
-
 async def test_who_may_write_is_no_observer(hub: Connection, server: Server) -> None:
     async with open_log(LogAccess(server.url, Settings(nats_user="hub", nats_password="h"))) as connection:
         assert not connection.observes
 
 
+async def _operated(directory: Path, *, observer: bool) -> Server:
+    """A server whose accounts are signed by the operator's keys in `keys`."""
+    server = ProcessServer(str(find_binary()), directory)
+    await init(directory / "keys", directory, server.url, resolver_dir=None, name="test", observer=observer)
+    config = directory / "nats.conf"
+    config.write_text(f'{config.read_text()}include "keys/{keys.CONFIG}"\n')
+    server.start()
+    return server
+
+
 async def test_observers_of_an_operator_read_and_do_not_write(tmp_path: Path) -> None:
     place = tmp_path / "keys"
-    binary = find_binary()
-    assert binary is not None
-    server = ProcessServer(binary, tmp_path)
-    await init(place, tmp_path, server.url, resolver_dir=None, name="test", observer=False)
-    (tmp_path / "nats.conf").write_text((tmp_path / "nats.conf").read_text() + f'include "keys/{keys.CONFIG}"\n')
-    server.start()
+    server = await _operated(tmp_path, observer=False)
     try:
         hub = await Connection.open(server.url, user_credentials=str(place / keys.HUB_CREDS))
         try:
@@ -165,15 +163,10 @@ async def test_observers_of_an_operator_read_and_do_not_write(tmp_path: Path) ->
 
 
 async def test_a_fresh_operator_may_have_observers_at_once(tmp_path: Path) -> None:
-    place = tmp_path / "keys"
-    binary = find_binary()
-    assert binary is not None
-    server = ProcessServer(binary, tmp_path)
-    await init(place, tmp_path, server.url, resolver_dir=None, name="test", observer=True)
-    (tmp_path / "nats.conf").write_text((tmp_path / "nats.conf").read_text() + f'include "keys/{keys.CONFIG}"\n')
-    server.start()
+    server = await _operated(tmp_path, observer=True)
+    creds = tmp_path / "keys" / keys.OBSERVER_CREDS
     try:
-        async with open_log(LogAccess(server.url, Settings(nats_creds=str(place / keys.OBSERVER_CREDS)))) as connection:
+        async with open_log(LogAccess(server.url, Settings(nats_creds=str(creds)))) as connection:
             assert connection.observes
     finally:
         server.stop()

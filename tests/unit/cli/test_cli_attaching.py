@@ -19,6 +19,7 @@ from services.cli.installation.up_options import InstallationOptions
 from services.cli.members import member_account
 from services.cli.members.join import access_of_kubeconfig, kubeconfig_of
 from services.cli.members.member_account import MemberAccess, member_identity
+from tests.support.kubeconfigs import kubeconfig
 
 OWN = MemberAccess(endpoint="https://m1.example", token="own")
 WITHOUT = MemberAccess(endpoint="https://m1.example")
@@ -43,8 +44,21 @@ class Issuing:
         return {"status": {"token": "issued", "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}}
 
 
+@pytest.fixture
+def accepted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Tokens that a member accepts; it fills Secrets at once or never."""
+    tokens: set[str] = set()
+
+    async def answer(_: MemberAccess, token: str) -> bool:
+        return token in tokens
+
+    monkeypatch.setattr(member_account, "_accepted", answer)
+    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    return tokens
+
+
 @pytest.mark.parametrize(
-    ("days", "fills", "accepted", "own", "kept"),
+    ("days", "fills", "right", "own", "kept"),
     [
         (3650, False, ("issued",), OWN, "issued"),
         (3650, True, ("stored",), OWN, "stored"),
@@ -57,59 +71,35 @@ class Issuing:
     ids=["lasting", "not accepted", "none accepted", "short", "short and none stored", "none issued", "program"],
 )
 async def test_token_of_a_member_lasts_or_its_own_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-    days: int,
-    fills: bool,
-    accepted: tuple[str, ...],
-    own: MemberAccess,
-    kept: str,
+    accepted: set[str], days: int, fills: bool, right: tuple[str, ...], own: MemberAccess, kept: str
 ) -> None:
-    async def answer(_: MemberAccess, token: str) -> bool:
-        return token in accepted
-
-    monkeypatch.setattr(member_account, "_accepted", answer)
-    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+    accepted.update(right)
     access = await member_identity(cast("KubeClient", Issuing(days, fills=fills)), "m1", own)
     assert access.token == kept
     assert access.endpoint == own.endpoint
     assert access.impersonator == ("" if kept == "own" else kept)
 
 
-async def test_program_for_credentials_needs_a_token_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: MemberAccess, token: str) -> bool:
-        return True
-
-    monkeypatch.setattr(member_account, "_accepted", answer)
-    monkeypatch.setattr(member_account, "_FILLING_SECONDS", 0.0)
+async def test_program_for_credentials_needs_a_token_that_lasts(accepted: set[str]) -> None:
+    accepted.update(("issued", "stored"))
     with pytest.raises(JoinRefused, match="issues no token that lasts"):
         await member_identity(cast("KubeClient", Issuing(1, fills=False)), "m1", WITHOUT)
 
 
 def test_way_through_a_proxy_is_read_from_a_kubeconfig() -> None:
-    cluster = {"server": "https://m1.example", "proxy-url": "socks5://bastion:1080", "tls-server-name": "inner"}
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "own"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    access = access_of_kubeconfig(kubeconfig)
+    way = {"proxy-url": "socks5://bastion:1080", "tls-server-name": "inner"}
+    access = access_of_kubeconfig(kubeconfig("https://m1.example", {"token": "own"}, **way))
     assert (access.proxy, access.server_name) == ("socks5://bastion:1080", "inner")
     assert access_of_kubeconfig(kubeconfig_of(access, "m1")) == access
-    cluster["proxy-url"] = "ftp://user:password@bastion"
+    wrong = kubeconfig("https://m1.example", {"token": "own"}, proxy_url="ftp://user:password@bastion")
     with pytest.raises(JoinRefused, match="proxy-url is no proxy") as refused:
-        access_of_kubeconfig(kubeconfig)
+        access_of_kubeconfig(wrong)
     assert "password" not in str(refused.value)
 
 
 def test_kubeconfig_with_a_token_and_no_ca_is_read() -> None:
-    kubeconfig = {
-        "clusters": [{"name": "c", "cluster": {"server": "https://m1.example", "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "u", "user": {"token": "own"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    assert access_of_kubeconfig(kubeconfig) == MemberAccess(endpoint="https://m1.example", token="own", insecure=True)
+    given = kubeconfig("https://m1.example", {"token": "own"}, insecure_skip_tls_verify=True)
+    assert access_of_kubeconfig(given) == MemberAccess(endpoint="https://m1.example", token="own", insecure=True)
 
 
 def test_a_service_gets_its_own_settings_and_none_of_the_others() -> None:

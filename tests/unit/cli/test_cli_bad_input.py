@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from services._kit.kube.client import ApiError, ApiResource, KubeClient, Unreachable
 from services.cli import karmadactl
-from services.cli.common.control_plane import client_of, kubeconfig_path
+from services.cli.common.control_plane import client_of
 from services.cli.common.logbook import LogAccess, open_log
 from services.cli.common.printing import aligned
 from services.cli.common.running import Failed
@@ -24,7 +24,7 @@ from services.cli.log import export as log_export
 from services.cli.log.log_options import ExportChoice
 from services.cli.members import membership
 from services.cli.members.clusters import CLUSTERS, Endpoint
-from services.cli.objects.apply_manifests import read_manifests
+from tests.support.kubeconfigs import kubeconfig
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 EXPORTS = ApiResource(name="serviceexports", kind="ServiceExport", group="multicluster.x-k8s.io", version="v1alpha1")
@@ -101,31 +101,10 @@ async def test_an_object_that_is_missing_stays_an_error_of_the_server() -> None:
     assert found.troubles == ('Error from server (NotFound): cluster(m3): serviceexports "x" not found',)
 
 
-def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="is no file"):
-        kubeconfig_path(str(tmp_path))
-    with pytest.raises(Failed, match="does not exist"):
-        kubeconfig_path(str(tmp_path / "none"))
-
-
 async def test_invalid_key_is_named_with_its_kubeconfig(tmp_path: Path) -> None:
-    kubeconfig = {
-        "current-context": "a",
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "a", "user": {"client-certificate-data": "AAAA", "client-key-data": "AAAA"}}],
-    }
+    given = kubeconfig("https://127.0.0.1:1", {"client-certificate-data": "AAAA", "client-key-data": "AAAA"})
     with pytest.raises(Failed, match=r"x\.yaml: certificate, key or authority cannot be read"):
-        await client_of(Path("x.yaml"), kubeconfig, "")
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="none: No such file"):
-        read_manifests(tmp_path / "none")
-    binary = tmp_path / "binary"
-    binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(Failed, match="is no YAML"):
-        read_manifests(binary)
+        await client_of(Path("x.yaml"), given, "")
 
 
 async def test_connection_timeout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,12 @@ import pytest
 from aiohttp import web
 from msgspec import Raw
 
-from schemas.codec import encode, subject_of
 from schemas.events.observed import WorkObserved
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
 from services._kit.kube.client import encode as encoded
 from services._kit.log import fact_history
-from services._kit.log.stream_port import NewMessage
 from services.cli.common.karmadactl_options import ControlPlaneOptions
 from services.cli.common.running import Failed
 from services.cli.search.found_objects import FoundObject, show
@@ -27,6 +25,7 @@ from services.cli.search.searching import SearchRequest, search_index
 from services.search.querying.query_syntax import parse_query
 from tests.support.endpoints import answering
 from tests.support.facts import deployment
+from tests.support.kubeconfigs import kubeconfig
 from tests.support.member_objects import pod
 from tests.support.memory_log import MemoryLog
 
@@ -83,14 +82,8 @@ def test_names_and_documents_are_for_programs(capsys: pytest.CaptureFixture[str]
     assert "no object was found" in capsys.readouterr().err
 
 
-def kubeconfig(path: Path, url: str) -> ControlPlaneOptions:
-    content = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "c", "user": {}}],
-    }
-    path.write_text(json.dumps(content))
+def reached(path: Path, url: str) -> ControlPlaneOptions:
+    path.write_text(json.dumps(kubeconfig(url)))
     return ControlPlaneOptions(str(path))
 
 
@@ -107,7 +100,7 @@ async def test_pages_are_read_up_to_the_limit(tmp_path: Path, capsys: pytest.Cap
         return web.Response(body=encoded(body), content_type="application/json")
 
     async with answering(answer) as client:
-        target = kubeconfig(tmp_path / "kubeconfig", client.server)
+        target = reached(tmp_path / "kubeconfig", client.server)
         assert await search_index(target, SearchRequest("kind=Pod", output="name", limit=7)) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines() == [f"m1/shop/pod/p{number}" for number in range(7)]
@@ -127,7 +120,7 @@ async def test_refusals_say_what_to_do(tmp_path: Path, code: int, message: str) 
         return web.json_response({"kind": "Status", "message": "no", "reason": "R", "code": code}, status=code)
 
     async with answering(answer) as client:
-        target = kubeconfig(tmp_path / "kubeconfig", client.server)
+        target = reached(tmp_path / "kubeconfig", client.server)
         with pytest.raises(Failed, match=message):
             await search_index(target, SearchRequest("kind=Pod"))
 
@@ -171,7 +164,7 @@ async def test_past_objects_are_those_delivered_then(monkeypatch: pytest.MonkeyP
         WorkWithdrawn(cluster="m2", key=ended.key, uid="u1", api_version="apps/v1", kind="Deployment"),
     ):
         log = logs["OBSERVED" if isinstance(event, WorkObserved) else "FACTS"]
-        await log.append([NewMessage(subject_of(event), encode(event), {})])
+        await log.given(event)
         last = (await log.identity()).last_seq
         message = await log.get(last)
         assert message is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from services.cli.common.control_plane import kubeconfig_path
 from services.cli.common.installation_search import DEFAULT_DIRECTORY, absence, candidates, find_directory
 from services.cli.common.layout import Layout, new_installation
+from tests.support.commands import run_command
 
 
 @pytest.fixture
@@ -33,21 +32,6 @@ def installation(directory: Path) -> Path:
     layout.save(new_installation([], nats_url="nats://127.0.0.1:9"))
     layout.kubeconfig("control").write_text("clusters: []")
     return directory
-
-
-def run(module: str, *arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command in a directory, with these variables and no others of ours."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETLOG_", "KUBECONFIG"))}
-    code = f"from services.cli.{module} import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=cwd,
-        env={**kept, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_the_nearest_directory_upwards_is_found(place: Path) -> None:
@@ -111,7 +95,7 @@ def test_missing_installation_names_searched_places(tmp_path: Path, monkeypatch:
     ],
 )
 def test_commands_name_where_they_looked(tmp_path: Path, module: str, arguments: tuple[str, ...]) -> None:
-    ended = run(module, *arguments, cwd=tmp_path, HOME=str(tmp_path))
+    ended = run_command(module, *arguments, cwd=tmp_path, HOME=str(tmp_path))
     assert (ended.returncode, ended.stdout) == (1, "")
     assert f".fleetlog in {tmp_path} or a directory above it" in ended.stderr or (
         f".fleetlog/control.kubeconfig in {tmp_path} and the directories above it" in ended.stderr
@@ -120,7 +104,7 @@ def test_commands_name_where_they_looked(tmp_path: Path, module: str, arguments:
 
 def test_the_option_and_its_variable_go_first(place: Path) -> None:
     here = place / "project"
-    found = run("fleetlog", "stop", cwd=here / "a")
+    found = run_command("fleetlog", "stop", cwd=here / "a")
     assert found.stdout == f"no installation runs in {here / '.fleetlog'}\n"
     other = installation(place / "other")
     kubeconfig = str(here / ".fleetlog" / "control.kubeconfig")
@@ -128,7 +112,7 @@ def test_the_option_and_its_variable_go_first(place: Path) -> None:
         (("--dir", str(other)), {}),
         ((), {"FLEETLOG_DIR": str(other)}),
     ):
-        ended = run("fleetlog", "stop", *arguments, cwd=here, KUBECONFIG=kubeconfig, **variables)
+        ended = run_command("fleetlog", "stop", *arguments, cwd=here, KUBECONFIG=kubeconfig, **variables)
         assert ended.stdout == f"no installation runs in {other}\n"
 
 
@@ -137,6 +121,6 @@ def test_up_is_not_led_elsewhere(place: Path) -> None:
     kubeconfig = str(place / "project" / ".fleetlog" / "control.kubeconfig")
     # A file where the directory would be: it is refused before anything is started.
     (here / ".fleetlog").write_text("")
-    ended = run("fleetlog", "up", cwd=here, KUBECONFIG=kubeconfig)
+    ended = run_command("fleetlog", "up", cwd=here, KUBECONFIG=kubeconfig)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "--dir .fleetlog is no directory" in ended.stderr

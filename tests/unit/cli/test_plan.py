@@ -90,18 +90,22 @@ class Fleet:
         await self.installation.given(*self._events)
         self._events = ()
         end = await self.logs[FACTS.name].identity()
+        planner = await self._settled(changes, at)
+        assert await self.logs[FACTS.name].identity() == end
+        objects = [PlannedObject("x", "", str(each.key), "changed") for each in changes]
+        return plan_of(planner, objects, as_yaml if diffs else None)
+
+    async def _settled(self, changes: tuple[Change, ...], at: float | None = None) -> Planner:
+        """All that follows from a change set."""
         asked = Asked()
         world = await read_world(self.logs, asked, at, self.circumstances)
         for manifest in self._offered:
             world.offer(key(manifest["metadata"]["name"]), msgspec.json.encode(manifest))
         planner = Planner(world, NOW, interpreter=asked.asking.interpreter)
         planner.apply(changes)
-
         await settle(planner, self.logs, asked, self._stored)
         await asked.close()
-        assert await self.logs[FACTS.name].identity() == end
-        objects = [PlannedObject("x", "", str(each.key), "changed") for each in changes]
-        return plan_of(planner, objects, as_yaml if diffs else None)
+        return planner
 
     async def _stored(self, key: ObjectKey) -> bytes | None:
         found = self.stored.get(key)
@@ -110,12 +114,7 @@ class Fleet:
     async def applied(self, *changes: Change) -> Fleet:
         """The fleet after a change set: what was decided stands on its log."""
         await self.installation.given(*self._events)
-        world = await read_world(self.logs, Asked(), None, self.circumstances)
-        for manifest in self._offered:
-            world.offer(key(manifest["metadata"]["name"]), msgspec.json.encode(manifest))
-        planner = Planner(world, NOW)
-        planner.apply(changes)
-        await settle(planner, self.logs, Asked(), self._stored)
+        world = (await self._settled(changes)).world
         for event in (*world.detector.policy_facts.values(), *world.detector.template_facts.values()):
             await self.installation.given(event)
         await self.installation.given(*world.detector.binding_facts.values())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known
 from schemas.keys import ObjectKey
 from schemas.topology import STREAMS
-from services._kit.log.stream_port import NewMessage
 from services.cli.queries.required_by import LISTED, Required, required_by
 from tests.support.dependency_plane import config
 from tests.support.facts import released
@@ -17,8 +16,7 @@ from tests.unit.pipeline.test_dependencies_delivered import APP, attached, requi
 
 async def found(*facts: Known, key: ObjectKey = APP, until: float | None = None) -> Required:
     logs = {stream.name: MemoryLog(stream) for stream in STREAMS}
-    for fact in facts:
-        await logs["FACTS"].append([NewMessage(subject_of(fact), encode(fact), {})])
+    await logs["FACTS"].given(*facts)
     return await required_by(logs, key, until)
 
 

@@ -9,12 +9,11 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.autoscaling import MetricReading, PodReading, ReplicasRecommended, ScalingCondition, TimedReplicas
 from schemas.keys import ObjectKey, PolicyKey
 from schemas.topology import FACTS
-from services._kit.log.stream_port import NewMessage
 from services.autoscaler.decide import decide
 from services.autoscaler.scaling_effects import Round
 from services.autoscaler.state import AutoscalerState, fold
@@ -92,8 +91,7 @@ def fleet(replicas: int = 4, **spec: Any) -> tuple[Known, ...]:
 
 async def world(*events: Known) -> SimulatedState:
     log = MemoryLog(FACTS)
-    for event in events:
-        await log.append([NewMessage(subject_of(event), encode(event))])
+    await log.given(*events)
     return await world_of({FACTS.name: log}, scaling=True)
 
 

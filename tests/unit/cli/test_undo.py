@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.keys import PolicyKey
 from schemas.manifest import Manifest
-from schemas.topology import FACTS
-from services._kit.log.stream_port import NewMessage
 from services._rules.admission.radius_guard import CONFIRM_RADIUS
 from services._rules.constants import PROPAGATION_POLICY_ID_LABEL
 from services._rules.policies.policy_claims import Claim, claim_template
@@ -29,8 +27,7 @@ def written(priority: int, *, deleting: bool = False) -> PolicyChanged:
 
 async def known(*events: Known) -> tuple[MemoryInstallation, list[Version]]:
     installation = MemoryInstallation()
-    for event in events:
-        await installation.logs[FACTS.name].append([NewMessage(subject_of(event), encode(event))])
+    await installation.given(*events)
     return installation, await versions_of(installation.logs, WEB)
 
 

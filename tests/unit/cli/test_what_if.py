@@ -8,12 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.placement import PlacementDecided, PlacementFailed, TargetCluster
 from schemas.keys import ObjectKey
 from schemas.topology import FACTS
-from services._kit.log.stream_port import NewMessage
 from services.cli.common.running import Failed
 from services.cli.queries.query_options import Suppositions
 from services.cli.queries.replay import Fact, replayed
@@ -43,8 +42,7 @@ def recorded(*events: Known) -> list[Fact]:
 
 async def log_of(*events: Known) -> MemoryLog:
     log = MemoryLog(FACTS)
-    for fact in recorded(*events):
-        await log.append([NewMessage(fact.subject, encode(fact.event))])
+    await log.given(*(fact.event for fact in recorded(*events)))
     return log
 
 
@@ -74,7 +72,7 @@ async def test_object_that_tolerates_everything_is_not_drained() -> None:
 async def test_only_objects_with_a_binding_are_counted() -> None:
     log = await log_of(*FLEET, binding(4))
     assert requested(await world_of({FACTS.name: log})) == 1
-    await log.append([NewMessage(subject_of(released()), encode(released()))])
+    await log.given(released())
     assert requested(await world_of({FACTS.name: log})) == 0
 
 
@@ -219,8 +217,7 @@ def test_replay_decides_by_quotas_where_they_were_enforced() -> None:
 
 async def test_simulation_obeys_quotas_that_are_enforced() -> None:
     log = MemoryLog(FACTS)
-    for fact in limited(*QUOTA):
-        await log.append([NewMessage(fact.subject, encode(fact.event))])
+    await log.given(*(fact.event for fact in limited(*QUOTA)))
     world = await world_of({FACTS.name: log})
     moved = outcomes(world, Suppositions(), {named("one"): 6}, NOW + 60)
     assert [(item.key.name, item.fails) for item in moved] == [("one", True)]

@@ -99,16 +99,6 @@ def test_a_secret_is_attached_and_named_by_its_key() -> None:
     assert fact.manifest is msgspec.UNSET
 
 
-def test_two_owners_share_one_attached_binding() -> None:
-    both = (follows(), follows("api"))
-    plane = settled(owner(), owner("api"), cm(), policies=both)
-    assert plane.count()[APP] == 2
-    plane.remove(owner("api"))
-    plane.settle()
-    assert plane.count()[APP] == 2
-    assert plane.spec(APP)["preserveResourcesOnDeletion"] is False
-
-
 def test_owners_that_disagree_merge_and_are_told() -> None:
     both = (follows(conflictResolution="Overwrite"), follows("api", preserveResourcesOnDeletion=True))
     plane = settled(owner(), owner("api"), cm(), policies=both)

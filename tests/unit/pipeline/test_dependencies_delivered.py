@@ -11,7 +11,7 @@ from schemas.codec import Known
 from schemas.events.binding import BindingRequested
 from schemas.events.eviction import EvictionFinished
 from schemas.events.template import TemplateChanged
-from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
+from schemas.events.work import WorkRendered, WorkWithdrawn
 from services.failover.decide import Rules
 from tests.support.dependency_plane import config
 from tests.support.facts import (
@@ -82,30 +82,18 @@ def rendering(*events: Known) -> RendererHarness:
     return RendererHarness(*MEMBERS, template(), content(), attached(), *events)
 
 
-def works(renderer: RendererHarness) -> dict[str, WorkEvent]:
-    return {event.cluster: event for event in renderer.decides_all(APP)}  # type: ignore[union-attr, misc]
-
-
-def test_it_follows_its_owner_to_the_same_clusters() -> None:
-    renderer = rendering(requiring())
-    assert works(renderer) == {}
-    assert APP in renderer.given(placement(m1=1, m2=1))
-    assert sorted(works(renderer)) == ["m1", "m2"]
-    assert works(renderer) == {}
-
-
 def test_it_moves_and_is_cleaned_with_its_owner() -> None:
     renderer = rendering(requiring(), placement(m1=1, m2=1))
-    works(renderer)
+    renderer.works(APP)
     assert APP in renderer.given(placement(m3=2))
-    moved = works(renderer)
+    moved = renderer.works(APP)
     assert {name: type(event) for name, event in moved.items()} == {
         "m1": WorkWithdrawn,
         "m2": WorkWithdrawn,
         "m3": WorkRendered,
     }
     assert APP in renderer.given(released())
-    gone = works(renderer)["m3"]
+    gone = renderer.works(APP)["m3"]
     assert isinstance(gone, WorkWithdrawn)
     assert gone.reason == "nothing that runs here requires it"
 
@@ -113,52 +101,39 @@ def test_it_moves_and_is_cleaned_with_its_owner() -> None:
 def test_an_owner_placed_before_it_is_bound_counts() -> None:
     renderer = RendererHarness(*MEMBERS, template(), requiring(), placement(m1=1))
     assert APP in renderer.given(content(), attached())
-    assert sorted(works(renderer)) == ["m1"]
-
-
-def test_it_stays_where_another_owner_runs() -> None:
-    renderer = rendering(requiring(), requiring("api"), placement(m1=1, m2=1), placed("api", m2=1, m3=1))
-    assert sorted(works(renderer)) == ["m1", "m2", "m3"]
-    renderer.given(released())
-    assert sorted(works(renderer)) == ["m1"]
-
-
-def test_further_owners_in_the_same_clusters_change_nothing() -> None:
-    renderer = rendering(requiring(), placement(m1=1))
-    works(renderer)
-    assert APP not in renderer.given(requiring("api"), placed("api", m1=1))
+    assert sorted(renderer.works(APP)) == ["m1"]
 
 
 def test_a_dependency_no_longer_required_is_withdrawn() -> None:
     renderer = rendering(requiring(), placement(m1=1))
-    works(renderer)
+    renderer.works(APP)
     assert APP in renderer.given(replace(requiring(), requires=()))
-    assert isinstance(works(renderer)["m1"], WorkWithdrawn)
+    assert isinstance(renderer.works(APP)["m1"], WorkWithdrawn)
 
 
 def test_an_evicted_owner_takes_it_along_at_once() -> None:
     renderer = rendering(requiring(), placement(m1=1, m2=1))
-    works(renderer)
+    renderer.works(APP)
     assert APP in renderer.given(evicted("m1"))
-    assert {name: type(event) for name, event in works(renderer).items()} == {"m1": WorkWithdrawn}
+    assert {name: type(event) for name, event in renderer.works(APP).items()} == {"m1": WorkWithdrawn}
 
 
 def test_copies_are_kept_where_an_owner_said_so() -> None:
     renderer = RendererHarness(*MEMBERS, template(), content(), requiring(), placement(m1=1), attached(preserve=True))
-    rendered = works(renderer)["m1"]
+    rendered = renderer.works(APP)["m1"]
     assert isinstance(rendered, WorkRendered)
     assert rendered.preserve_on_deletion
     renderer.given(released(), attached())
-    gone = works(renderer)["m1"]
+    gone = renderer.works(APP)["m1"]
     assert isinstance(gone, WorkWithdrawn)
     assert gone.keep
 
 
 def test_the_merged_resolution_is_rendered() -> None:
     renderer = rendering(requiring(), placement(m1=1))
-    works(renderer)
+    renderer.works(APP)
     renderer.given(attached(overwrite=True, generation=2))
-    rendered = works(renderer)["m1"]
+    rendered = renderer.works(APP)["m1"]
     assert isinstance(rendered, WorkRendered)
     assert rendered.conflict_resolution == "Overwrite"
 
@@ -166,17 +141,17 @@ def test_the_merged_resolution_is_rendered() -> None:
 def test_a_claimed_dependency_has_its_clusters_and_the_owners() -> None:
     own = replace(placement(m1=1), key=APP, uid="c1", replicas=0)
     renderer = RendererHarness(*MEMBERS, template(), content(), claimed(), own, requiring(), placement(m2=1))
-    assert sorted(works(renderer)) == ["m1", "m2"]
+    assert sorted(renderer.works(APP)) == ["m1", "m2"]
     renderer.given(replace(evicted("m2"), key=APP, uid="c1"))
-    assert works(renderer) == {}
+    assert renderer.works(APP) == {}
 
 
 def test_a_direct_eviction_waits_for_no_required_copy() -> None:
     own = replace(placement(m1=1), key=APP, uid="c1", replicas=0)
     renderer = RendererHarness(*MEMBERS, template(), content(), claimed(), own, requiring(), placement(m1=1))
-    works(renderer)
+    renderer.works(APP)
     renderer.given(replace(evicted("m1", "Directly"), key=APP, uid="c1"), replace(content(), generation=2))
-    assert sorted(works(renderer)) == ["m1"]
+    assert sorted(renderer.works(APP)) == ["m1"]
 
 
 def test_a_required_workload_keeps_its_own_replicas() -> None:
@@ -189,9 +164,9 @@ def test_a_required_workload_keeps_its_own_replicas() -> None:
 
 def test_a_removed_member_holds_nothing() -> None:
     renderer = rendering(requiring(), placement(m1=1, m2=1))
-    works(renderer)
+    renderer.works(APP)
     renderer.given(removed("m1"))
-    assert sorted(works(renderer)) == ["m1"]
+    assert sorted(renderer.works(APP)) == ["m1"]
 
 
 def test_dependencies_of_dependencies_do_not_follow() -> None:
@@ -203,7 +178,7 @@ def test_dependencies_of_dependencies_do_not_follow() -> None:
 
 def test_a_restart_renders_nothing_anew() -> None:
     renderer = rendering(requiring(), requiring("api"), placement(m1=1), placed("api", m2=1))
-    works(renderer)
+    renderer.works(APP)
     assert renderer.restarted().decision(APP).events == ()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from schemas.codec import subject_of
 from schemas.events.binding import BindingRequested
 from schemas.events.policy import PolicyChanged, PolicyDeleted
 from schemas.events.template import TemplateChanged
@@ -118,25 +117,6 @@ def test_deleted_template_ends_once_its_kind_is_listed() -> None:
     assert detector.decides() == DetectorDecision(events=[])
 
 
-def test_recreated_template_ends_and_begins_in_one_batch() -> None:
-    detector = settled(policy())
-    detector.sees(deployment(uid="u2"))
-    verdict = detector.decides()
-    assert kinds(verdict) == ["TemplateDeleted", "BindingReleased", "TemplateChanged", "BindingRequested"]
-    assert [getattr(event, "uid", "") for event in verdict.events] == ["u1", "u1", "u2", "u2"]
-
-
-def test_deleted_policy_keeps_the_binding_without_claim() -> None:
-    detector = settled(policy())
-    assert detector.takes(None)
-    verdict = detector.decides()
-    assert kinds(verdict) == ["BindingRequested"]
-    assert request(verdict).policy is None
-    claim = verdict.effects[0]
-    assert isinstance(claim, WriteClaim)
-    assert claim.labels == {const.PROPAGATION_POLICY_ID_LABEL: None}
-
-
 def kept() -> Manifest:
     """The policy with the finalizer that admission sets."""
     made = policy()
@@ -154,16 +134,6 @@ def releases(detector: DetectorHarness) -> bool:
     return ReleasePolicy(POLICY.key, policy()["metadata"]["uid"], const.PROPAGATION_POLICY_FINALIZER) in effects
 
 
-def test_deleted_policy_is_released_once_its_claims_are() -> None:
-    detector = settled(kept())
-    assert detector.takes(leaving(kept()))
-    assert not releases(detector)
-    binding = request(detector.decided())
-    assert binding.policy is None
-    assert det.fold(detector.state, 9, subject_of(binding), binding) == (POLICY.key,)
-    assert releases(detector)
-
-
 def test_template_without_the_claim_keeps_no_deleted_policy() -> None:
     detector = settled(kept())
     detector.takes(leaving(kept()))
@@ -174,86 +144,6 @@ def test_template_without_the_claim_keeps_no_deleted_policy() -> None:
 
 def test_policy_deleted_without_our_finalizer_is_left_alone() -> None:
     assert not decide_policy(DetectorHarness(leaving(policy())).state, POLICY.key).effects
-
-
-def test_another_policy_takes_over_at_once() -> None:
-    detector = settled(policy(), policy("second"))
-    detector.takes(None)
-    verdict = detector.decides()
-    binding = request(verdict)
-    assert binding.policy is not None
-    assert binding.policy.key.name == "second"
-
-
-def test_claim_outlives_label_change_until_policy_changes() -> None:
-    selector = {"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"app": "nginx"}}}
-    detector = settled(policy(resourceSelectors=[selector]))
-    manifest = detector.state.templates[KEY]
-    labels = {name: value for name, value in manifest["metadata"]["labels"].items() if name != "app"}
-    detector.sees({**manifest, "metadata": {**manifest["metadata"], "labels": labels}})
-    kept = request(detector.decides())
-    assert kept.policy is not None
-    assert kept.policy.unselected
-    assert detector.decides() == DetectorDecision()
-    changed = policy(resourceSelectors=[selector], priority=1)
-    changed["metadata"]["generation"] = 2
-    assert detector.takes(changed)
-    verdict = detector.decides()
-    assert any(isinstance(effect, WriteClaim) for effect in verdict.effects)
-    assert KEY in detector.state.waiting
-
-
-def test_namespaced_policy_precedes_cluster_policy() -> None:
-    detector = seeing(policy(), policy("wide", "ClusterPropagationPolicy", priority=100))
-    binding = request(detector.decides())
-    assert binding.policy is not None
-    assert binding.policy.key == POLICY.key
-
-
-def test_policy_waits_for_dependent_overrides() -> None:
-    detector = seeing(policy(dependentOverrides=["op"]))
-    assert not detector.decides().events
-    override = {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "OverridePolicy",
-        "metadata": {"name": "op", "namespace": "default", "uid": "o"},
-        "spec": {},
-    }
-    assert detector.takes(override)
-    assert kinds(detector.decides()) == ["TemplateChanged", "BindingRequested"]
-
-
-def test_lazy_policy_binds_with_the_next_template_change() -> None:
-    detector = seeing()
-    detector.decides()
-    lazy = policy(activationPreference="Lazy")
-    assert detector.takes(lazy)
-    verdict = detector.decides()
-    assert kinds(verdict) == ["TemplateChanged"]
-    assert verdict.effects
-    scaled(detector, 3, 2)
-    assert "BindingRequested" in kinds(detector.decides())
-
-
-@pytest.mark.parametrize(
-    ("name", "labels", "propagated"),
-    [
-        ("shop", {}, True),
-        ("default", {}, False),
-        ("kube-system", {}, False),
-        ("karmada-es-m1", {}, False),
-        ("quiet", {const.SKIP_AUTO_PROPAGATION_LABEL: "true"}, False),
-    ],
-)
-def test_namespaces_are_propagated_everywhere(name: str, labels: dict[str, str], propagated: bool) -> None:
-    detector = DetectorHarness()
-    key = ObjectKey("", "namespaces", "", name)
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": "n", "labels": labels}}
-    det.take_template(detector.state, key, manifest)
-    verdict = detector.decided(key)
-    binding = [event for event in verdict.events if isinstance(event, BindingRequested)]
-    assert bool(binding) == propagated
-    assert all(event.everywhere for event in binding)
 
 
 def test_secret_content_is_in_no_fact() -> None:

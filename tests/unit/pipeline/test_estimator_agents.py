@@ -160,23 +160,6 @@ def test_reservations_take_from_nodes_and_quotas() -> None:
     assert limited.replicas(wanted, dict.fromkeys(taken, 9), 2) == 0
 
 
-def test_quotas_limit_their_namespace_and_priority_class() -> None:
-    wanted: Manifest = {"resource": {"namespace": "default"}, **NEEDS}
-    high: Manifest = {**NEEDS["replicaRequirements"], "priorityClassName": "high"}
-    scope = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
-    scoped = quota({"requests.cpu": "4"}, {"requests.cpu": "0"}, scopeSelector=scope)
-    for found, spec, expected in (
-        (quota({"cpu": "7"}, {"cpu": "1"}), wanted, 2),
-        (quota({"cpu": "7"}, {"cpu": "1"}, "other"), wanted, 3),
-        (quota({"cpu": "3"}, {"cpu": "9"}), wanted, 0),
-        (quota({"limits.cpu": "3", "pods": "1"}, {"limits.cpu": "0", "pods": "0"}), wanted, 3),
-        (quota({"cpu": "no number"}, {"cpu": "0"}), wanted, 3),
-        (scoped, wanted, 3),
-        (scoped, {**wanted, "replicaRequirements": high}, 1),
-    ):
-        assert Answers(picture(3, found)).replicas(requirements_of(spec)) == expected, found
-
-
 def test_changed_quota_changes_the_answer() -> None:
     seen = picture(3, quota({"cpu": "3"}, {"cpu": "0"}))
     answers, wanted = Answers(seen), requirements_of({"resource": {"namespace": "default"}, **NEEDS})

@@ -142,13 +142,6 @@ def test_estimate_counts_what_fits_on_single_nodes() -> None:
     assert not event.estimate_missed
 
 
-def test_dynamic_weights_follow_the_estimate() -> None:
-    pair = two(4, DYNAMIC)
-    pair.watches(m1=rooms(1), m2=rooms(3))
-    assert pair.estimates() == {"m1": 1, "m2": 3}
-    assert targets(pair.places()) == {"m1": 1, "m2": 3}
-
-
 def test_each_request_is_estimated_once() -> None:
     pair = settled()
     assert pair.estimates() is None

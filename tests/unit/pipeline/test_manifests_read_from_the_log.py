@@ -9,14 +9,13 @@ import pytest
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known
 from schemas.events.work import WorkRendered
 from schemas.shard_groups import WHOLE
 from services._kit.base.log_errors import LogError, Refused, Unavailable
 from services._kit.content.blobs import BlobMissing
 from services._kit.content.envelope_encryption import KeyUnavailable
 from services._kit.delivery.lane_parts import WorkSource
-from services._kit.log.stream_port import NewMessage
 from services.executor.app import Executor
 from services.executor.settings import ExecutorSettings
 from services.executor.state import ExecutorState, cut
@@ -74,7 +73,7 @@ class Blobs:
 
 async def stored(*events: Known) -> MemoryLog:
     log = MemoryLog()
-    await log.append([NewMessage(subject_of(event), encode(event), {}) for event in events])
+    await log.given(*events)
     return log
 
 

@@ -27,10 +27,6 @@ KEY = ObjectKey("", "resourcequotas", "default", "all")
 SHARES = {"m1": {"cpu": "20"}, "m2": {"cpu": "50"}}
 
 
-def works(renderer: RendererHarness) -> dict[str, WorkRendered | WorkWithdrawn]:
-    return {event.cluster: event for event in renderer.decides_all(KEY)}  # type: ignore[union-attr, misc]
-
-
 def holding(renderer: RendererHarness) -> dict[str, str]:
     """What each cluster shall hold, by the uid that asks for it."""
     held = renderer.state.objects[KEY].works.items()
@@ -39,7 +35,7 @@ def holding(renderer: RendererHarness) -> dict[str, str]:
 
 def test_assigned_clusters_get_their_share() -> None:
     renderer = RendererHarness(cluster("m1"), cluster("m2"), cluster("m3"), quota(cpu="100", assigned=SHARES))
-    found = works(renderer)
+    found = renderer.works(KEY)
     assert sorted(found) == ["m1", "m2"]
     manifest = content(found["m1"])
     assert (manifest["apiVersion"], manifest["kind"]) == ("v1", "ResourceQuota")
@@ -48,59 +44,59 @@ def test_assigned_clusters_get_their_share() -> None:
     assert manifest["metadata"]["labels"][const.MANAGED_LABEL] == "true"
     assert manifest["metadata"]["annotations"][const.WORK_NAMESPACE_ANNOTATION] == "karmada-es-m1"
     assert found["m1"].policy == PolicyKey("FederatedResourceQuota", "default", "all")
-    assert works(renderer) == {}
+    assert renderer.works(KEY) == {}
 
 
 def test_unknown_cluster_gets_its_share_once_it_joins() -> None:
     renderer = RendererHarness(cluster("m1"), quota(cpu="100", assigned=SHARES))
-    assert sorted(works(renderer)) == ["m1"]
+    assert sorted(renderer.works(KEY)) == ["m1"]
     assert KEY in renderer.given(cluster("m2"))
-    assert sorted(works(renderer)) == ["m2"]
+    assert sorted(renderer.works(KEY)) == ["m2"]
 
 
 def test_quota_forgotten_meanwhile_still_waits_for_clusters() -> None:
     renderer = RendererHarness(quota(cpu="100", assigned=SHARES))
-    assert works(renderer) == {}
+    assert renderer.works(KEY) == {}
     renderer.state.forget(Purged(objects=()))
     assert KEY in renderer.given(cluster("m2"))
-    assert sorted(works(renderer)) == ["m2"]
+    assert sorted(renderer.works(KEY)) == ["m2"]
 
 
 def test_share_ends_with_assignment_quota_or_cluster() -> None:
     renderer = RendererHarness(cluster("m1"), cluster("m2"), quota(cpu="100", assigned=SHARES))
-    works(renderer)
+    renderer.works(KEY)
     renderer.given(quota(cpu="100", assigned={"m1": {"cpu": "30"}}))
-    changed = works(renderer)
+    changed = renderer.works(KEY)
     assert content(changed["m1"])["spec"] == {"hard": {"cpu": "30"}}
     gone = changed["m2"]
     assert isinstance(gone, WorkWithdrawn)
     assert gone.reason == "FederatedResourceQuota assigns nothing to it any more"
     assert gone.policy is not None
     renderer.given(removed("m1"))
-    assert isinstance(works(renderer)["m1"], WorkWithdrawn)
+    assert isinstance(renderer.works(KEY)["m1"], WorkWithdrawn)
     renderer.given(cluster("m1"))
-    assert sorted(works(renderer)) == ["m1"]
+    assert sorted(renderer.works(KEY)) == ["m1"]
     assert renderer.given(quota_gone()) == {KEY}
-    assert isinstance(works(renderer)["m1"], WorkWithdrawn)
+    assert isinstance(renderer.works(KEY)["m1"], WorkWithdrawn)
 
 
 def test_first_of_two_shares_of_a_cluster_counts() -> None:
     twice = [{"clusterName": "m1", "hard": {"cpu": "1"}}, {"clusterName": "m1", "hard": {"cpu": "2"}}]
     fact = edited(quota(), spec={"overall": {"cpu": "3"}, "staticAssignments": twice})
     renderer = RendererHarness(cluster("m1"), fact)
-    assert content(works(renderer)["m1"])["spec"] == {"hard": {"cpu": "1"}}
+    assert content(renderer.works(KEY)["m1"])["spec"] == {"hard": {"cpu": "1"}}
 
 
 def test_unreadable_share_leaves_what_the_cluster_has() -> None:
     renderer = RendererHarness(cluster("m1"), cluster("m2"), quota(cpu="100", assigned=SHARES))
-    works(renderer)
+    renderer.works(KEY)
     renderer.given(quota(cpu="100", assigned={"m1": {"cpu": "lots"}, "m2": {"cpu": "60"}}))
-    found = works(renderer)
+    found = renderer.works(KEY)
     assert content(found["m2"])["spec"] == {"hard": {"cpu": "60"}}
     wrong = found["m1"]
     assert isinstance(wrong, WorkRendered)
     assert "spec.staticAssignments[0].hard[cpu]" in wrong.problem
-    assert works(renderer) == {}
+    assert renderer.works(KEY) == {}
 
 
 def test_propagated_quota_of_the_name_goes_first() -> None:
@@ -112,21 +108,21 @@ def test_propagated_quota_of_the_name_goes_first() -> None:
         "spec": {"hard": {"cpu": "7"}},
     }
     renderer = RendererHarness(cluster("m1"), cluster("m2"), quota(cpu="100", assigned=SHARES))
-    works(renderer)
+    renderer.works(KEY)
     bound = replace(binding(0), key=KEY, api_version="v1", kind="ResourceQuota", workload=False)
     renderer.given(
         replace(template(manifest), key=KEY, api_version="v1", kind="ResourceQuota"),
         bound,
         replace(placement(m1=0), key=KEY),
     )
-    found = works(renderer)
+    found = renderer.works(KEY)
     assert content(found["m1"])["spec"] == {"hard": {"cpu": "7"}}
     assert isinstance(found["m2"], WorkWithdrawn)
     assert holding(renderer) == {"m1": "u1"}
     renderer.given(quota(cpu="100", assigned={"m1": {"cpu": "21"}}))
-    assert works(renderer) == {}
+    assert renderer.works(KEY) == {}
     renderer.given(BindingReleased(key=KEY, uid="u1", reason="gone"))
-    works(renderer)
+    renderer.works(KEY)
     assert holding(renderer) == {"m1": "q1"}
 
 

@@ -118,11 +118,6 @@ def test_taint_leaves_objects_that_run_there(name: str) -> None:
     assert scheduler.given(described("m1", True, False, True, False)) == set()
 
 
-@pytest.mark.parametrize("name", ["one", "groups"])
-def test_taint_marks_objects_that_choose_a_cluster(name: str) -> None:
-    assert settled(name).given(described("m1", True, True, True, False)) == {key(name)}
-
-
 def test_taint_marks_objects_with_anti_affinity() -> None:
     scheduler = settled()
     apart = {"workloadAntiAffinity": {"groupByLabelKey": "team"}}
@@ -130,15 +125,3 @@ def test_taint_marks_objects_with_anti_affinity() -> None:
     request = binding(0, {**PLACEMENTS["named"], "workloadAffinity": apart}, name="apart", **group)
     scheduler.settle(scheduler.given(request))
     assert scheduler.given(described("m1", True, True, True, False)) == {key("apart")}
-
-
-def test_removed_taint_marks_objects_that_run_elsewhere() -> None:
-    scheduler = Settled(
-        described("m1", True, False, True, False), described("m2", True, True, True, False), asked("named")
-    )
-    assert [target.name for target in scheduler.state.objects[key("named")].targets] == ["m1"]
-    assert scheduler.given(described("m2", True, False, True, False)) == {key("named")}
-
-
-def test_removed_label_marks_objects_that_run_there() -> None:
-    assert settled("labelled").given(described("m1", False, False, True, False)) == {key("labelled")}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.codec import Known, encode, subject_of
+from schemas.codec import Known
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.explained import MAX_BYTES, PlacementExplained
 from schemas.subjects import explained as explained_subject
@@ -101,8 +101,7 @@ def test_explanation_of_2000_clusters_stays_within_its_bound(placement: Any) -> 
 async def logs_of(*items: Changed) -> dict[str, MemoryLog]:
     """Streams with these decisions."""
     logs = {stream.name: MemoryLog(stream) for stream in (FACTS, HISTORY, EXPLAINED)}
-    for item in items:
-        await logs[FACTS.name].append([NewMessage(subject_of(item.event), encode(item.event))])
+    await logs[FACTS.name].given(*(item.event for item in items))
     return logs
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.events.placement import PlacementDecided
 from services._kit.base.settings import SettingsError, load
 from services._rules.scheduling.plugin_set import STANDARD, PluginError
 from services.cli.queries.explain import reasons
@@ -89,15 +89,6 @@ def test_plugin_list_may_name_one_installed_plugin(installed: None) -> None:
     assert [name for name, _ in found.outside] == ["Frugal"]
 
 
-def test_duplicate_plugin_name_prevents_the_start() -> None:
-    twice = [EntryPoint("TaintToleration", "x:y", GROUP)]
-    with pytest.raises(PluginError, match="a plugin named TaintToleration already exists"):
-        load_plugins(("*",), {}, twice)
-    both = [EntryPoint("Mine", "x:y", GROUP), EntryPoint("Mine", "z:y", GROUP)]
-    with pytest.raises(PluginError, match="a plugin named Mine already exists"):
-        load_plugins(("-Mine",), {}, both)
-
-
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -124,17 +115,3 @@ def test_broken_plugin_is_reported_by_its_setting(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SettingsError, match=r'^FLEETLOG_PLUGINS: failed to initialize plugin "Broken"'):
         Scheduler(load(SchedulerSettings, {}))
-
-
-def test_plugin_that_raises_fails_the_attempt() -> None:
-    class Raises:
-        def filter(self, *_: Any) -> None:
-            raise RuntimeError("no idea")
-
-    plugins = load_plugins(("*",), {}, [])
-    broken = type(plugins)(plugins.names, (("Raises", Raises()),))
-    options = type(Rules().options)(plugins=broken)
-    event, _ = decide_with_trace(world(m1={}), KEY, NOW, "default-scheduler", rules=Rules(options))
-    assert isinstance(event, PlacementFailed)
-    assert event.reason == "SchedulerError"
-    assert 'plugin "Raises" failed with: RuntimeError: no idea' in event.message

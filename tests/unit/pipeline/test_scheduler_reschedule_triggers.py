@@ -50,15 +50,6 @@ def test_reschedule_request_is_answered_once() -> None:
     assert scheduler.decides() is None
 
 
-@pytest.mark.parametrize("offset", [0.0, -5.0])
-def test_reschedule_request_before_last_success_is_ignored(offset: float) -> None:
-    scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(2))
-    scheduler.decides()
-    scheduler.given(binding(2, rescheduleTriggeredAt=at(NOW + offset)))
-    scheduler.now += 60
-    assert scheduler.decides() is None
-
-
 def test_reschedule_request_from_the_future_waits() -> None:
     scheduler = Harness(SEVERAL_TEMPLATES, cluster("m1"), cluster("m2"), binding(2))
     scheduler.decides()
@@ -67,23 +58,6 @@ def test_reschedule_request_from_the_future_waits() -> None:
     scheduler.now += 3600
     assert isinstance(scheduler.decides(), PlacementDecided)
     assert scheduler.decides() is None
-
-
-def test_reschedule_divides_anew_and_scaling_keeps_replicas() -> None:
-    scheduler = Harness(SEVERAL_TEMPLATES, member("m1", 4), member("m2", 0), binding(4, AGGREGATED))
-    scheduler.decides()
-    scheduler.given(member("m1", 0), member("m2", 9))
-    scheduler.now += 60
-    scheduler.given(binding(4, AGGREGATED, rescheduleTriggeredAt=at(scheduler.now - 1)))
-    moved = scheduler.decides()
-    assert isinstance(moved, PlacementDecided)
-    scheduler.now += 60
-    scheduler.given(binding(5, AGGREGATED, rescheduleTriggeredAt=at(scheduler.now - 61)))
-    scaled = scheduler.decides()
-    assert isinstance(scaled, PlacementDecided)
-    assert scaled.trigger == "the number of replicas changed"
-    kept = {target.name: target.replicas or 0 for target in moved.clusters}
-    assert all((target.replicas or 0) >= kept.get(target.name, 0) for target in scaled.clusters)
 
 
 def components(**more: Any) -> BindingRequested:

@@ -37,24 +37,10 @@ def taken(state: Any) -> dict[str, int]:
     return {name: sum(state.ledger.taken(name).values()) for name in ("m1", "m2")}
 
 
-def test_capacity_is_reserved_for_one_of_two_workloads() -> None:
-    scheduler = Reserving(member("m1", 4), member("m2", 2), asked("one", 4), asked("two", 4))
-    assert targets(scheduler.decides("one")) == {"m1": 4}
-    second = scheduler.decides("two")
-    assert isinstance(second, PlacementFailed)
-    assert second.reason == "Unschedulable"
-
-
 def test_decision_reserves_before_it_is_stored() -> None:
     scheduler = Reserving(member("m1", 4), asked("one", 4), asked("two", 4))
     assert targets(scheduler.decided("one")) == {"m1": 4}
     assert isinstance(scheduler.decided("two"), PlacementFailed)
-
-
-def test_repeated_decision_ignores_its_own_reservation() -> None:
-    scheduler = Reserving(member("m1", 4), asked("one", 4))
-    assert targets(scheduler.decided("one")) == {"m1": 4}
-    assert targets(scheduler.decided("one")) == {"m1": 4}
 
 
 def test_released_placement_frees_its_reservation() -> None:
@@ -121,13 +107,6 @@ def test_later_estimate_includes_earlier_placements() -> None:
     scheduler.decides("one")
     scheduler.estimates("two", m1=4)
     assert targets(scheduler.decides("two")) == {"m1": 3}
-
-
-def test_withdrawn_reservations_do_not_count() -> None:
-    scheduler = Reserving(member("m1", 4), asked("one", 4))
-    scheduler.decided("one")
-    scheduler.state.ledger.withdraw_all()
-    assert scheduler.taken()["m1"] == 0
 
 
 STEPS = st.lists(

@@ -10,7 +10,7 @@ import pytest
 from schemas.codec import Known
 from schemas.events.cluster import ClusterChanged
 from schemas.events.lease import LeaseTaken
-from schemas.events.placement import PlacementDecided, PlacementFailed
+from schemas.events.placement import PlacementFailed
 from tests.support.facts import DIVIDED, ONE_CLUSTER, binding, cluster, cpus, edited, estimated, targets
 from tests.support.harness import SCHEDULER, Harness
 
@@ -105,63 +105,12 @@ def test_unreadable_binding_fails_with_its_field_named(spec: dict[str, Any], tol
     assert told in event.message
 
 
-@pytest.mark.parametrize(
-    ("constraints", "told"),
-    [
-        ([("cluster", 5, 1)], "the number of feasible clusters is less than spreadConstraint.MinGroups"),
-        ([("cluster", 1, 0)], "no enough resource when selecting 0 clusters"),
-        ([("cluster", -2, -1)], "no enough resource when selecting 0 clusters"),
-        (
-            [("region", 3, 5), ("cluster", 1, 5)],
-            "the number of feasible region is less than spreadConstraint.MinGroups",
-        ),
-        (
-            [("region", 1, 2), ("cluster", 9, 9)],
-            "the number of clusters is less than the cluster spreadConstraint.MinG",
-        ),
-        ([("provider", 1, 1)], "just support cluster and region spread constraint"),
-        ([("planet", 1, 1)], "just support cluster and region spread constraint"),
-    ],
-)
-def test_unmet_spread_constraints_are_named(constraints: list[tuple[str, int, int]], told: str) -> None:
-    spread = [{"spreadByField": field, "minGroups": least, "maxGroups": most} for field, least, most in constraints]
-    fleet = (cluster("m1", region="r1", provider="p"), cluster("m2", region="r2", provider="p"))
-    event = decided(*fleet, binding(3, {**DIVIDED, "spreadConstraints": spread}))
-    assert isinstance(event, PlacementFailed)
-    assert event.reason == "SchedulerError"
-    assert told in event.message
-
-
 def test_spread_by_missing_property_fits_no_cluster() -> None:
     spread = [{"spreadByField": field, "minGroups": 1, "maxGroups": 1} for field in ("zone", "cluster")]
     event = decided(cluster("m1"), cluster("m2"), binding(3, {**DIVIDED, "spreadConstraints": spread}))
     assert isinstance(event, PlacementFailed)
     assert (event.reason, event.clusters) == ("NoClusterFit", ())
     assert event.message == "0/2 clusters are available: 2 cluster(s) did not have zones property."
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {},
-        {"m1": -1, "m2": -7},
-        {"m1": 2**31 - 1, "m2": 2**31 - 1},
-        {"m1": 2**62},
-        {"stranger": 50},
-        {"m1": 3},
-        {"m1": 2, "m2": 4},
-    ],
-)
-def test_estimates_lower_capacity_and_never_raise_it(answers: dict[str, int]) -> None:
-    lease = LeaseTaken(service="estimator", instance="e")
-    fleet = (with_pods("m1", "4"), with_pods("m2", "4"))
-    event = decided(lease, *fleet, binding(6, DIVIDED), estimated(99, **answers))
-    assert isinstance(event, PlacementDecided)
-    assert not event.estimate_missed
-    most = {name: min(4, answers[name]) if answers.get(name, -1) >= 0 else 4 for name in ("m1", "m2")}
-    found = targets(event)
-    assert sum(count or 0 for count in found.values()) == 6
-    assert all((count or 0) <= most[name] for name, count in found.items())
 
 
 def test_estimate_of_zero_makes_unschedulable() -> None:

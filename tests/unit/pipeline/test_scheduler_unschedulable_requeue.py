@@ -137,18 +137,6 @@ def test_divided_object_requeued_when_its_cluster_leaves() -> None:
     assert scheduler.marks(removed("m2")) == {"web"}
 
 
-def test_later_affinity_terms_count_for_capacity() -> None:
-    groups = [{"affinityName": name, "clusterNames": [name]} for name in ("m1", "m2")]
-    placement = {"clusterAffinities": groups, "replicaScheduling": AGGREGATED["replicaScheduling"]}
-    tainted = member("m1", 50, taints=UNSCHEDULABLE)
-    scheduler = Unschedulable(tainted, member("m2", 1), asked("web", 4, placement))
-    event = scheduler.places("web")[0]
-    assert isinstance(event, PlacementFailed)
-    assert event.reason == "NoClusterFit", "the first group's failure is the one on record"
-    assert scheduler.marks(member("m2", 6)) == {"web"}
-    assert isinstance(scheduler.places("web")[0], PlacementDecided)
-
-
 def test_released_capacity_requeues_objects_that_fit() -> None:
     scheduler = Unschedulable(member("m1", 6), member("m2", 1), asked("one", 6), asked("two", 5), asked("three", 40))
     assert isinstance(scheduler.places("one")[0], PlacementDecided)
@@ -225,17 +213,6 @@ def test_capacity_of_many_requirements_is_counted_in_steps(monkeypatch: pytest.M
     assert scheduler.marks(member("m1", 3)) == set()
     assert scheduler.marks(removed("m2")) == set()
     assert scheduler.marks(member("m1", 50)) == {"web-0"}
-
-
-def test_capacity_taken_by_another_requeues_once_released() -> None:
-    scheduler = Unschedulable(member("m1", 1), member("m2", 0), asked("one", 2), asked("two", 2))
-    assert all(isinstance(event, PlacementFailed) for event in scheduler.places("one", "two"))
-    assert scheduler.marks(member("m1", 2)) == {"one", "two"}
-    assert isinstance(scheduler.places("one")[0], PlacementDecided)
-    scheduler.places("two")
-    scheduler.state.tried(key("two"))
-    assert scheduler.marks(released("one")) == {"one", "two"}
-    assert isinstance(scheduler.places("two")[0], PlacementDecided)
 
 
 def test_capacity_taken_by_another_hides_no_later_growth() -> None:

@@ -50,12 +50,6 @@ def where(event: PlacementEvent | None) -> list[str]:
 FLEET = (cluster("m1"), cluster("m2"), cluster("m3"))
 
 
-def test_affinity_group_follows_its_first_workload() -> None:
-    scheduler = Gated(*FLEET, asked("a", only("m2", "m3"), "app=x"), asked("b", {}, "app=x"))
-    assert where(scheduler.decides("a")) == ["m2", "m3"]
-    assert where(scheduler.decides("b")) == ["m2", "m3"]
-
-
 def test_affinity_group_runs_where_all_its_workloads_run() -> None:
     scheduler = Gated(*FLEET, asked("a", only("m1", "m2"), "app=x"))
     scheduler.decides("a")
@@ -70,30 +64,12 @@ def test_affinity_group_runs_where_all_its_workloads_run() -> None:
     assert "1 ResourceBinding with the same affinity group does not target this cluster" in failed.message
 
 
-def test_unplaced_workload_does_not_bind_its_group() -> None:
-    scheduler = Gated(*FLEET, asked("a", only("nowhere"), "app=x"), asked("b", {}, "app=x"))
-    assert isinstance(scheduler.decides("a"), PlacementFailed)
-    assert where(scheduler.decides("b")) == ["m1", "m2", "m3"]
-
-
 def test_anti_affinity_group_is_kept_apart() -> None:
     scheduler = Gated(*FLEET, *(asked(name, ONE_CLUSTER, apart="app=x") for name in "abcd"))
     assert [where(scheduler.decides(name)) for name in "abc"] == [["m1"], ["m2"], ["m3"]]
     failed = scheduler.decides("d")
     assert isinstance(failed, PlacementFailed)
     assert "3 cluster already has workload with the same anti-affinity group" in failed.message
-
-
-def test_groups_differ_by_namespace_kind_and_value() -> None:
-    scheduler = Gated(
-        *FLEET,
-        asked("a", only("m1"), apart="app=x"),
-        asked("a", only("m1"), apart="app=x", namespace="other"),
-        asked("b", only("m1"), apart="app=y"),
-        asked("c", only("m1"), together="app=x"),
-    )
-    for name, namespace in (("a", "default"), ("a", "other"), ("b", "default"), ("c", "default")):
-        assert where(scheduler.decides(key(name, namespace))) == ["m1"]
 
 
 def test_an_empty_label_value_is_a_group() -> None:
@@ -110,25 +86,6 @@ def test_groups_are_ignored_without_the_gate() -> None:
         FLEETLOG_FEATURE_GATES="",
     )
     assert where(scheduler.decides("a")) == where(scheduler.decides("b")) == ["m1"]
-
-
-def test_either_plugin_can_be_turned_off_alone() -> None:
-    facts = (*FLEET, asked("a", ONE_CLUSTER, "app=x", "app=y"), asked("b", only("m1"), "app=x", "app=y"))
-    apart = Gated(*facts, FLEETLOG_PLUGINS="*,-WorkloadAntiAffinity")
-    apart.decides("a")
-    assert where(apart.decides("b")) == ["m1"]
-    both = Gated(*facts)
-    both.decides("a")
-    assert isinstance(both.decides("b"), PlacementFailed)
-
-
-def test_workload_stays_where_it_runs() -> None:
-    scheduler = Gated(*FLEET, asked("a", only("m1")), asked("b", only("m1"), apart="app=x"))
-    scheduler.decides("a")
-    scheduler.decides("b")
-    # Only now it becomes a member of the group, and only now it is asked to spread.
-    scheduler.given(asked("a", only("m1", "m2"), apart="app=x"))
-    assert where(scheduler.decides("a")) == ["m1", "m2"]
 
 
 def test_eviction_requeues_workloads_kept_apart() -> None:

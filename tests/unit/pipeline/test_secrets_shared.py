@@ -21,7 +21,7 @@ from services._rules.delivery.work_labels import with_work_labels
 from services._rules.secrets.secret_objects import WITHHELD, DigestKey
 from services.override_renderer.decide import RenderDecision
 from tests.support.facts import cluster, override, placement
-from tests.support.harness import RendererHarness, content
+from tests.support.harness import RendererHarness
 from tests.support.memory_log import MemoryLog
 
 CLUSTERS = tuple(f"m{number}" for number in range(20))
@@ -79,15 +79,6 @@ def test_each_cluster_adds_its_labels_to_shared_bytes() -> None:
         ids.add(copy["metadata"]["labels"][const.WORK_ID_LABEL])
         assert const.WORK_ID_LABEL in copy["metadata"]["annotations"][const.MANAGED_LABELS_ANNOTATION]
     assert len(ids) == len(CLUSTERS)
-
-
-def test_small_configmap_is_inline_with_its_labels() -> None:
-    renderer, key = world("ConfigMap", {"data": {"text": "x"}})
-    works = renderer.decision(key)
-    assert not works.blobs
-    for event in rendered(works):
-        assert not event.shared
-        assert content(event)["metadata"]["labels"][const.WORK_ID_LABEL]
 
 
 def test_small_secret_is_shared_and_in_no_fact() -> None:

@@ -200,16 +200,6 @@ def test_order_and_caches_do_not_change_a_decision(
 
 
 @cases
-@given(fleets(), specs(), SETS)
-def test_cluster_constraint_bounds_selected_clusters(fleet: list[Manifest], spec: Manifest, plugins: PluginSet) -> None:
-    decision, _, view, _ = run(fleet, spec, [], plugins, None)
-    limits = view.placement.constraints
-    if decision.error is not None or view.placement.static_weighting or "region" in limits or "cluster" not in limits:
-        return
-    assert len(decision.clusters) <= limits["cluster"].max_groups
-
-
-@cases
 @given(fleets(), specs())
 def test_static_weights_repeat_their_decision(fleet: list[Manifest], spec: Manifest) -> None:
     decision, _, view, _ = run(fleet, spec, [], PluginSet(STANDARD), None)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from schemas.manifest import Manifest
 from services._rules.scheduling.decision_explanation import explain
 from services._rules.scheduling.decoding import binding_view, cluster_view
-from services._rules.scheduling.index import ClusterIndex
 from services._rules.scheduling.schedule import schedule
 from services._rules.scheduling.scheduling_views import Decision, Status
 from tests.support.scheduling import (
@@ -121,17 +120,6 @@ def test_earlier_decisions_do_not_change_a_decision(fleet: list[Manifest], spec:
     index = index_of(*fleet)
     schedule(index, binding_view(other))
     schedule(index, binding_view({**other, "placement": spec["placement"]}))
-    assert schedule(index, binding_view(spec)) == run(fleet, spec)
-
-
-@cases
-@given(fleets(), specs())
-def test_index_with_replaced_clusters_equals_a_new_one(fleet: list[Manifest], spec: Manifest) -> None:
-    index = ClusterIndex(())
-    for item in fleet:
-        index = index.with_cluster(cluster_view({**item, "status": {}}))
-        schedule(index, binding_view(spec))
-        index = index.with_cluster(cluster_view(item))
     assert schedule(index, binding_view(spec)) == run(fleet, spec)
 
 

@@ -82,16 +82,13 @@ def test_other_paths_are_no_nesting(path: str) -> None:
     refuse_nested(asked_for("GET", path, ""))
 
 
-def test_create_is_not_supported() -> None:
+@pytest.mark.parametrize(
+    ("verb", "code", "reason"), [("create", 405, "MethodNotAllowed"), ("deletecollection", 404, "NotFound")]
+)
+def test_requests_without_a_name_lead_to_no_cluster(verb: str, code: int, reason: str) -> None:
     with pytest.raises(ApiError) as refused:
-        refuse_unnamed(Asked("create", "/api/v1/pods", {}, PODS), PODS)
-    assert (refused.value.code, refused.value.reason) == (405, "MethodNotAllowed")
-
-
-def test_deleting_a_collection_finds_nothing() -> None:
-    with pytest.raises(ApiError) as refused:
-        refuse_unnamed(Asked("deletecollection", "/api/v1/pods", {}, PODS), PODS)
-    assert refused.value.code == 404
+        refuse_unnamed(Asked(verb, "/api/v1/pods", {}, PODS), PODS)
+    assert (refused.value.code, refused.value.reason) == (code, reason)
 
 
 def test_a_request_to_a_named_subresource_has_a_name() -> None:

@@ -156,43 +156,6 @@ async def test_pages_of_all_objects_have_each_once(fleet: Fleet) -> None:
     assert seen == {named(number): EACH for number in range(CLUSTERS)}
 
 
-@pytest.mark.parametrize(
-    ("query", "test"),
-    [
-        ("label.app=cart-0", lambda _, pod: pod.workload.app == "cart-0"),
-        ("phase=Failed", lambda _, pod: pod.phase == "Failed"),
-        (
-            "namespace=team-7 image~/side-1: cluster=member-0042",
-            lambda cluster, pod: (
-                cluster == named(42)
-                and pod.workload.namespace == "team-7"
-                and any("/side-1:" in image for image in pod.workload.images)
-            ),
-        ),
-        ("label.app=own-11-of-member-0063 name~own", lambda _, pod: pod.workload.app == "own-11-of-member-0063"),
-        (
-            "phase!=Running node=ip-10-99-3-5.compute.internal",
-            lambda _, pod: pod.phase != "Running" and pod.node == "ip-10-99-3-5.compute.internal",
-        ),
-        ("label.app=none", lambda _, pod: False),
-    ],
-)
-async def test_filters_find_what_looking_at_all_finds(fleet: Fleet, query: str, test: Test) -> None:
-    found = [place async for page in fleet.walk(f"kind=Pod {query}", 500) for place in page.places]
-    assert found == fleet.wanted(test)
-
-
-async def test_page_far_behind_goes_on_after_the_one_before(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    # On a busy machine a page would end before it is full.
-    monkeypatch.setattr(query_answers, "HELD_SECONDS", 60.0)
-    everything = [(named(97), key) for key in sorted(fleet.shelf.parts[named(97)].objects)]
-    first = await fleet.page("kind=Pod cluster=member-0097", limit=700)
-    assert first.places == everything[:700]
-    # The token holds for a query over all members too: it names a place, not a number.
-    second = await fleet.page("kind=Pod", first.metadata.token, 700)
-    assert second.places == everything[700:1400]
-
-
 async def test_relist_while_reading_shows_all_that_stays(fleet: Fleet) -> None:
     cluster, before = named(50), dict(fleet.shelf.parts[named(50)].objects)
     query = "kind=Pod cluster=member-0049,member-0050,member-0051"

@@ -9,11 +9,14 @@ import msgspec
 import pytest
 
 from services._rules.kubernetes.selectors import parse_selector
+from services.search.index import object_packing
 from services.search.index.cached_from import CACHED_FROM
 from services.search.index.member_index import Change, Found, MemberIndex, Shelf
 from services.search.index.member_part import MemberPart, key_of
 from services.search.index.object_packing import Packing
 from services.search.index.questions import Question
+from services.search.querying.query_matches import question_of
+from services.search.querying.query_syntax import parse_query
 from services.search.registries.member_facts import Gvr
 from tests.support.member_objects import pod
 
@@ -153,3 +156,40 @@ def test_listeners_hear_what_a_relist_changed() -> None:
     forget()
     shelf.remove("m1")
     assert len(told) == 5
+
+
+def shelf_of_members(count: int) -> Shelf:
+    """Each member has the pods of ten workloads."""
+    shelf = Shelf(PODS)
+    for member in range(count):
+        filled(shelf, f"m{member}", *(pod(f"p-{number}", app=f"app-{number}") for number in range(10)))
+    return shelf
+
+
+def test_page_unpacks_only_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, unpacked = shelf_of_members(20), []
+    unpack = object_packing.Packing.unpack
+
+    def counting(self: object_packing.Packing, packed: bytes) -> bytes:
+        unpacked.append(packed)
+        return unpack(self, packed)
+
+    monkeypatch.setattr(object_packing.Packing, "unpack", counting)
+    question = question_of(parse_query("label.app=app-3 namespace=shop"))
+    found = [each for each in shelf.each(question) if isinstance(each, Found)]
+    assert len(found) == 20
+    assert not unpacked
+    assert [shelf.manifest(each.stored)["metadata"]["labels"] for each in found[:5]] == [{"app": "app-3"}] * 5
+    assert len(unpacked) == 5
+
+
+def test_shapes_are_asked_once_per_question() -> None:
+    shelf, asked = shelf_of_members(3), []
+
+    def test(shape: object) -> bool:
+        asked.append(shape)
+        return False
+
+    for _ in range(3):
+        assert shelf.shapes.matching("once", test) == set()
+    assert len(asked) == len(shelf.shapes) == 10
