@@ -47,3 +47,13 @@ def test_clusters_that_do_not_exist_are_named() -> None:
     assert scheduler.decides() is None
     scheduler.given(cluster("m7"))
     assert targets(scheduler.decides()) == {"m7": 2}
+
+
+def test_another_placement_with_the_same_result_is_recorded() -> None:
+    scheduler = Harness(SCHEDULER, cluster("m1"), binding(2, ANYWHERE))
+    scheduler.decides()
+    scheduler.given(binding(2, {"clusterAffinity": {"clusterNames": ["m1"]}}))
+    event = scheduler.decides()
+    assert isinstance(event, PlacementDecided)
+    assert (event.clusters, b"m1" in bytes(event.placement)) == ((TargetCluster("m1", 2),), True)
+    assert scheduler.decides() is None
