@@ -72,7 +72,7 @@ def test_all_violations_are_reported_at_once() -> None:
     ]
 
 
-def test_dispatching_may_be_suspended_for_all_and_for_none_by_name() -> None:
+def test_dispatching_may_be_suspended_for_all_but_no_names() -> None:
     suspension = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}}
     admitted("PropagationPolicy", an_object({"resourceSelectors": [DEPLOYMENTS], "suspension": suspension}))
 
