@@ -12,7 +12,6 @@ from services._kit.interpretation.lua.pool import LuaPool
 from tests.integration.interpreted.conftest import Ground
 from tests.support.widgets import (
     HEALTH,
-    RETAIN,
     SCRIPTS,
     STATUS,
     config_map_work,
@@ -70,15 +69,6 @@ async def test_another_customization_is_in_force_at_once(ground: Ground) -> None
     assert ground.seen[W].health == "Unhealthy"
     assert (await ground.widget())["spec"]["size"] == 1, "what is kept was compared anew"
     assert not ground.seen[W].drift, "nobody in the member changed it"
-
-
-async def test_kind_without_a_hook_is_healthy_with_its_status(ground: Ground) -> None:
-    ground.configure(retention=RETAIN)
-    ground.want(widget_work(size=1))
-    await ground.reported(lambda: W in ground.seen)
-    await ground.become("Down")
-    await ground.reported(lambda: status(ground) == {"phase": "Down"})
-    assert ground.seen[W].health == "Healthy"
 
 
 async def test_failed_retention_script_stops_writes(ground: Ground) -> None:

@@ -49,25 +49,6 @@ def status(ground: Ground) -> Any:
     return None if seen is None or isinstance(seen.status, UnsetType) else msgspec.json.decode(seen.status)
 
 
-async def test_a_webhook_retains_reflects_and_judges(ground: Ground, tmp_path: Path) -> None:
-    async with webhook_server(tmp_path / "hook") as server:
-        server.answer = answer
-        use(ground, server)
-        ground.want(widget_work(size=1, colour="red"))
-        await ground.reported(lambda: status(ground) == {"phase": ""})
-        await ground.client.patch(path_of(W), {"spec": {"size": 5}})
-        ground.want(widget_work(size=2, colour="blue"))
-        await ground.become("Up")
-        await ground.reported(lambda: status(ground) == {"phase": "Up"} and ground.seen[W].work_seq == 2)
-        assert ground.seen[W].health == "Healthy"
-        assert (await ground.widget())["spec"] == {"size": 5, "colour": "blue"}
-        assert {request["operation"] for request in server.requests} == {
-            Operation.RETAIN,
-            Operation.STATUS,
-            Operation.HEALTH,
-        }
-
-
 async def test_a_webhook_that_is_away_is_asked_again_until_it_answers(ground: Ground, tmp_path: Path) -> None:
     async with webhook_server(tmp_path / "hook") as server:
         server.answer = lambda request: web.Response(status=503)
@@ -80,3 +61,7 @@ async def test_a_webhook_that_is_away_is_asked_again_until_it_answers(ground: Gr
         server.answer = answer
         await ground.reported(lambda: status(ground) == {"phase": ""})
         assert ground.seen[W].health == "Unhealthy"
+        await ground.client.patch(path_of(W), {"spec": {"size": 5}})
+        ground.want(widget_work(size=2, colour="blue"))
+        await ground.reported(lambda: ground.seen[W].work_seq == 2)
+        assert (await ground.widget())["spec"] == {"size": 5, "colour": "blue"}

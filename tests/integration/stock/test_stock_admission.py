@@ -8,8 +8,7 @@ import pytest
 
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._rules import constants as const
-from tests.integration.stock.conftest import Stock
-from tests.integration.stock.walking import CLUSTERS, CONFIG_MAPS, POLICIES, found
+from tests.integration.stock.walking import POLICIES, found
 from tests.support.waiting import comes_to
 
 pytestmark = pytest.mark.xdist_group("stock")
@@ -47,19 +46,3 @@ async def test_a_policy_that_breaks_a_rule_is_refused(control: KubeClient) -> No
     assert 'webhook "propagationpolicy.karmada.io" denied the request: spec.resourceSelectors[0].name' in str(
         refused.value
     )
-
-
-async def test_members_joined_with_resource_models(control: KubeClient, stock: Stock) -> None:
-    for name in stock.names:
-        cluster = await control.get(f"{resource_path(*CLUSTERS)}/{name}")
-        assert len(cluster["spec"]["resourceModels"]) == 9
-
-
-async def test_a_protected_object_stays(control: KubeClient) -> None:
-    path = resource_path(*CONFIG_MAPS, "default")
-    metadata = {"name": "kept", "labels": {const.DELETION_PROTECTED_LABEL: "Always"}}
-    await control.create(path, {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata})
-    with pytest.raises(ApiError, match="remove its label"):
-        await control.delete(f"{path}/kept")
-    await control.patch(f"{path}/kept", {"metadata": {"labels": None}})
-    await control.delete(f"{path}/kept")

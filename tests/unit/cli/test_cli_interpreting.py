@@ -2,12 +2,13 @@
 
 import io
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
+from typer.testing import CliRunner
 
 from services.cli.common.running import Failed
 from services.cli.objects import interpret as interpreting
+from services.cli.objects.interpret_commands import app
 from services.cli.objects.object_options import Inputs
 
 CUSTOMIZATION = """
@@ -22,7 +23,15 @@ spec:
     statusAggregation:
       luaScript: "function AggregateStatus(obj, items) obj.status = {n = #items} return obj end"
     retention:
-      luaScript: function Retain(desired, observed) error("cannot") end
+      luaScript: |
+        function Retain(desired, observed)
+          desired.spec.replicas = desired.spec.replicas * 10 + observed.spec.replicas
+          return desired
+        end
+    replicaRevision:
+      luaScript: function ReviseReplica(obj, replicas) obj.spec.replicas = replicas return obj end
+    statusReflection:
+      luaScript: function ReflectStatus(obj) return {size = obj.spec.replicas} end
     dependencyInterpretation:
       luaScript: function GetDependencies(obj) return {{apiVersion = "v1", kind = "Secret", name = "%s"}} end
 """
@@ -51,18 +60,48 @@ async def execute(scripts: Path, operation: str, inputs: Inputs, output: str = "
     return await interpreting.execute(found, chosen, interpreting.arguments(chosen, inputs), output)
 
 
-async def test_replicas_and_requirements_are_two_results(scripts: Path, widget: Path) -> None:
-    assert await execute(scripts, "interpretreplica", Inputs(observed=widget)) == dedent(
-        """\
-        ---
-        # [1/2] replica:
-        4
-        ---
-        # [2/2] requires:
-        resourceRequest:
-          cpu: 500m
-        """
-    )
+WIDGET = "apiVersion: example.io/v1\nkind: Widget\nmetadata:\n  name: w\nspec:\n  replicas: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("operation", "inputs", "shown"),
+    [
+        (
+            "interpretreplica",
+            ["--observed-file=seen.yaml"],
+            "# [1/2] replica:\n6\n---\n# [2/2] requires:\nresourceRequest:\n  cpu: 500m\n",
+        ),
+        (
+            "ReviseReplica",
+            ["--observed-file=seen.yaml", "--desired-replica=5"],
+            f"# [1/1] revised:\n{WIDGET.format(5)}",
+        ),
+        (
+            "Retain",
+            ["--desired-file=widget.yaml", "--observed-file=seen.yaml"],
+            f"# [1/1] retained:\n{WIDGET.format(46)}",
+        ),
+        ("InterpretStatus", ["--observed-file=seen.yaml"], "# [1/1] status:\nsize: 6\n"),
+        (
+            "AggregateStatus",
+            ["--desired-file=widget.yaml", "--status-file=items.yaml"],
+            f"# [1/1] aggregatedStatus:\n{WIDGET.format(4)}status:\n  n: 2\n",
+        ),
+        (
+            "InterpretDependency",
+            ["--desired-file=widget.yaml"],
+            "# [1/1] dependencies:\n- apiVersion: v1\n  kind: Secret\n  name: first\n",
+        ),
+    ],
+)
+def test_every_operation_prints_what_it_results_in(
+    scripts: Path, widget: Path, monkeypatch: pytest.MonkeyPatch, operation: str, inputs: list[str], shown: str
+) -> None:
+    monkeypatch.chdir(widget.parent)
+    Path("seen.yaml").write_text(WIDGET.format(6))
+    Path("items.yaml").write_text("clusterName: m1\n---\nclusterName: m2\n")
+    done = CliRunner().invoke(app, ["-f", "scripts/a.yaml", "--operation", operation, *inputs])
+    assert (done.exit_code, done.stdout) == (0, f"---\n{shown}")
 
 
 async def test_status_items_are_documents_and_json_is_offered(scripts: Path, widget: Path, tmp_path: Path) -> None:
@@ -78,11 +117,13 @@ async def test_dependencies_of_all_customizations_are_united(scripts: Path, widg
     assert [line for line in text.splitlines() if "name:" in line] == ["  name: first", "  name: second"]
 
 
-async def test_script_error_goes_to_standard_error(
-    scripts: Path, widget: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await execute(scripts, "Retain", Inputs(desired=widget, observed=widget)) == ""
-    assert "Retain: script:1: cannot" in capsys.readouterr().err
+def test_script_error_goes_to_standard_error(scripts: Path, widget: Path) -> None:
+    broken = scripts / "a.yaml"
+    broken.write_text(broken.read_text().replace("return desired", 'error("cannot")'))
+    inputs = ["--desired-file", str(widget), "--observed-file", str(widget)]
+    done = CliRunner().invoke(app, ["-f", str(broken), "--operation", "Retain", *inputs])
+    assert done.stdout == ""
+    assert "Retain: script:3: cannot" in done.stderr
 
 
 async def test_missing_input_is_named(scripts: Path, widget: Path, tmp_path: Path) -> None:
@@ -166,5 +207,5 @@ def test_a_check_lists_every_rule(scripts: Path) -> None:
     verdicts = {line.split(":")[0].strip(): line.split(":", 1)[1].strip() for line in text.splitlines()[4:]}
     assert verdicts["InterpretReplica"] == "PASS"
     assert verdicts["InterpretHealth"] == "UNSET"
-    assert verdicts["Retain"].startswith("ERROR: line 1: ")
+    assert verdicts["Retain"].startswith("ERROR: line 2: ")
     assert interpreting.check(interpreting.customizations_in([scripts / "b.yaml"]))[1]

@@ -242,20 +242,6 @@ def test_failed_script_is_reported_and_the_binding_stands() -> None:
     assert request(detector.decides()).replicas == 4
 
 
-@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1.5])
-def test_implausible_replicas_are_reported_and_not_bound(size: float) -> None:
-    detector = customized()
-    detector.sees(widget(size=size))
-    verdict = detector.decides()
-    assert not verdict.events
-    ((reason, message),) = notes(verdict)
-    assert reason == "GetReplicasFailed"
-    assert "stays as it is in clusters: InterpretReplica answered replicas: is " in message
-    bound = detector.state.binding_facts[KEY]
-    assert isinstance(bound, BindingRequested)
-    assert bound.replicas == 3
-
-
 def test_components_are_asked_for_with_the_gate() -> None:
     found = [{"name": "main", "replicas": 2}]
     detector = Interpreted(lambda script, obj: found, widget_policy())

@@ -140,17 +140,6 @@ def test_failed_script_keeps_the_copy_and_is_reported() -> None:
     assert [work.problem for work in renderer.works().values() if isinstance(work, WorkRendered)] == ["", ""]
 
 
-def test_answer_with_another_object_is_refused() -> None:
-    def other(question: InterpretationQuery) -> Any:
-        obj = question.arguments[0]
-        return {**obj, "metadata": {**obj["metadata"], "name": "other"}}
-
-    works = Interpreted(other, revising("x"), *facts()).works()
-    for work in works.values():
-        assert isinstance(work, WorkRendered)
-        assert "metadata.name: ReviseReplica answered with 'other'" in work.problem
-
-
 def test_renderer_asks_for_what_works_lack() -> None:
     (ask,) = Harness(running(OverrideRenderer()), revising("x"), *facts()).decision().effects
     assert isinstance(ask, InterpretationRequest)

@@ -10,7 +10,6 @@ from services._rules.constants import (
     DELETION_PROTECTED_LABEL,
     DEPENDENCIES_ANNOTATION,
     PROPAGATION_POLICY_ID_LABEL,
-    WORK_ID_LABEL,
 )
 from tests.support.admitting import admit
 
@@ -73,17 +72,9 @@ def test_all_violations_are_reported_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "allowed"),
-    [
-        ({"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}}, True),
-        ({"dispatching": False, "dispatchingOnClusters": {"clusterNames": ["m1"]}}, True),
-        ({"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["m1"]}}, False),
-    ],
-)
-def test_dispatching_is_suspended_for_all_or_for_some(spec: dict[str, Any], allowed: bool) -> None:
-    policy = an_object({"resourceSelectors": [DEPLOYMENTS], "suspension": spec})
-    assert isinstance(admit("PropagationPolicy", "CREATE", policy, None, CONTEXT), Admitted) is allowed
+def test_dispatching_may_be_suspended_for_all_but_no_names() -> None:
+    suspension = {"dispatching": True, "dispatchingOnClusters": {"clusterNames": []}}
+    admitted("PropagationPolicy", an_object({"resourceSelectors": [DEPLOYMENTS], "suspension": suspension}))
 
 
 def test_empty_override_rules_count_when_cluster_wide() -> None:
@@ -112,21 +103,6 @@ def test_components_need_names_of_their_own_once_enabled() -> None:
         "spec.components[2].name",
     ]
     admitted("ResourceBinding", binding)
-
-
-def test_manifests_of_a_work_are_pruned_and_marked() -> None:
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "c", "uid": "u", "annotations": {"z": "1"}},
-        "status": {},
-    }
-    stored = admitted("Work", an_object({"workload": {"manifests": [manifest]}}))
-    kept = stored["spec"]["workload"]["manifests"][0]
-    assert "status" not in kept
-    assert "uid" not in kept["metadata"]
-    assert kept["metadata"]["labels"] == {WORK_ID_LABEL: UUID}
-    assert admitted("Work", stored, stored) == stored
 
 
 def test_only_the_exact_label_value_protects_from_deletion() -> None:

@@ -1,9 +1,10 @@
-"""Scripts that come with the product answer as worked examples say; one data file per kind in `thirdparty`.
+"""Scripts that come with the product answer as worked examples say that recorded cases do not tell.
 
-A file has a `target` and `cases`. A case has a `name`, an `operation`, its inputs (`object`, `replicas`, `items`,
-`desired`, `observed`) and what comes out: `expected`, the whole answer; `status`, for AggregateStatus, where the answer
-is the object with this status and nothing else changed; or `error`, a part of the error's text. apiVersion and kind
-are added to objects from the target. Members that begin with `x-` are for anchors.
+A file in `thirdparty` has `kinds`, with the apiVersion of each, and `cases` by operation and name. A case has inputs
+(`object`, `replicas`, `items`, `desired`, `observed`) and what comes out: `expected`, the whole answer; `status`, for
+AggregateStatus, where the answer is the object with this status and nothing else changed; or `error`, a part of the
+error's text. It is tried with every kind of its file or those in its own `kinds`, whose apiVersion and kind are added
+to its objects. Members that begin with `x-` are for anchors.
 """
 
 from pathlib import Path
@@ -17,9 +18,11 @@ from services._rules.interpreter import InterpretError, NativeInterpreter, Opera
 from services._rules.interpreter.scripts.bundled import Shipped, files, manifest
 from services._rules.interpreter.scripts.customizations import MEMBERS
 from services._rules.interpreter.scripts.lua_syntax import problem
+from tests.golden.run import read_cases
 
 Case = dict[str, Any]
 DATA = Path(__file__).with_name("thirdparty")
+RECORDED = Path(__file__).parents[2] / "golden" / "data" / "interpreter-thirdparty-dev.jsonl.gz"
 # The columns of the table in docs/interpreters.md.
 COLUMNS = (
     "replicaResource",
@@ -38,10 +41,14 @@ def _cases() -> list[Any]:
     found = []
     for path in sorted(DATA.glob("*.yaml")):
         data = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
-        assert all(name in ("target", "cases") or name.startswith("x-") for name in data), path
-        for case in data["cases"]:
-            name = f"{path.stem}-{case['operation']}-{case['name']}"
-            found.append(pytest.param(data["target"], case, id=name.replace(" ", "_")))
+        assert all(name in ("kinds", "cases") or name.startswith("x-") for name in data), path
+        for operation, cases in data["cases"].items():
+            for name, case in cases.items():
+                for kind in case.get("kinds", data["kinds"]):
+                    target = {"apiVersion": data["kinds"][kind], "kind": kind}
+                    found.append(
+                        pytest.param(target, operation, case, id=f"{kind}-{operation}-{name}".replace(" ", "_"))
+                    )
     return found
 
 
@@ -53,20 +60,21 @@ def machine() -> LuaMachine:
     return LuaMachine(16 << 20)
 
 
-def _arguments(target: Case, case: Case) -> list[Any]:
-    if case["operation"] == Operation.RETAIN:
+def _arguments(target: Case, operation: str, case: Case) -> list[Any]:
+    if operation == Operation.RETAIN:
         return [{**target, **case["desired"]}, {**target, **case["observed"]}]
     obj = {**target, **case["object"]}
-    if case["operation"] == Operation.AGGREGATE:
+    if operation == Operation.AGGREGATE:
         return [obj, case["items"]]
-    return [obj, case["replicas"]] if case["operation"] == Operation.REVISE else [obj]
+    return [obj, case["replicas"]] if operation == Operation.REVISE else [obj]
 
 
-@pytest.mark.parametrize(("target", "case"), CASES)
-def test_a_shipped_script_answers_as_written_down(machine: LuaMachine, target: Case, case: Case) -> None:
-    operation = case["operation"]
+@pytest.mark.parametrize(("target", "operation", "case"), CASES)
+def test_a_shipped_script_answers_as_written_down(
+    machine: LuaMachine, target: Case, operation: Operation, case: Case
+) -> None:
     scripts = Shipped().scripts(target["apiVersion"], target["kind"], operation)
-    arguments = _arguments(target, case)
+    arguments = _arguments(target, operation, case)
     if "error" in case:
         with pytest.raises(InterpretError) as raised:
             machine.evaluate(operation, scripts[0], arguments)
@@ -81,6 +89,10 @@ def test_a_shipped_script_answers_as_written_down(machine: LuaMachine, target: C
     assert isinstance(answer, bool) == isinstance(case.get("expected"), bool)
 
 
+EXAMPLES = {
+    *((case.values[0]["apiVersion"], case.values[0]["kind"], case.values[1]) for case in CASES),
+    *((case["apiVersion"], case["kind"], case["operation"]) for case in read_cases(RECORDED)),
+}
 OFFERED = [
     pytest.param(api_version, kind, member, id=f"{api_version}-{kind}-{member}")
     for api_version, kind in files()
@@ -92,9 +104,7 @@ OFFERED = [
 def test_every_shipped_script_is_sound_and_has_an_example(api_version: str, kind: str, member: str) -> None:
     rule = manifest(api_version, kind)["spec"]["customizations"][member]
     assert problem(rule["luaScript"]) is None
-    target = {"apiVersion": api_version, "kind": kind}
-    examples = [case.values for case in CASES]
-    assert any(target == about and case["operation"] == MEMBERS[member] for about, case in examples)
+    assert (api_version, kind, MEMBERS[member]) in EXAMPLES
 
 
 @pytest.mark.parametrize("target", files(), ids="_".join)
