@@ -129,7 +129,10 @@ async def test_slices_of_others_and_imported_ones_are_not_exported(member: Any, 
         endpoint_slice(own, fresh_name, "10.9.0.2", manager="endpointslice-controller.k8s.io"),
         six,
     )
-    assert await until(member, key, lambda found: len(found) == 2) == {own: ["10.9.0.2"], f"{fresh_name}-6": ["fd00::1"]}
+    assert await until(member, key, lambda found: len(found) == 2) == {
+        own: ["10.9.0.2"],
+        f"{fresh_name}-6": ["fd00::1"],
+    }
     await member.client.delete(member.path(six))
     # One is changed, belongs to another Service from now on, and one of the other Service comes instead.
     await member.patch(moves, {"endpoints": [{"addresses": ["10.9.0.9"]}]})
