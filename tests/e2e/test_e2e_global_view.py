@@ -145,25 +145,6 @@ def test_objects_are_changed_where_they_are(registered: Space, everywhere: Kubec
     assert registered.held("member2", "configmap", "b") is None
 
 
-def test_equal_names_and_creation_are_refused(registered: Space, everywhere: Kubectl) -> None:
-    for member in ("member1", "member2"):
-        pods_in(registered, member, "twin")
-    until_equal("pods", lambda: [row[0] for row in listed(everywhere)], ["twin", "twin"])
-    for command in (("get", "pod", "twin"), ("logs", "twin"), ("delete", "pod", "twin")):
-        with pytest.raises(Failed, match=r"ambiguous objects in clusters \[member1, member2\]"):
-            everywhere.run(*command)
-    with pytest.raises(Failed, match="create is not supported"):
-        everywhere.run("create", "configmap", "x")
-    assert sorted(registered.where("pod", "twin")) == ["member1", "member2"]
-
-
-def test_other_kinds_are_those_of_the_control_plane(registered: Space, everywhere: Kubectl) -> None:
-    everywhere.run("create", "secret", "generic", "here", "--from-literal=a=b")
-    assert registered.control.get("secret", "here", registered.name) is not None
-    assert registered.where("secret", "here") == []
-    assert "member1" in everywhere.run("get", "clusters.cluster.karmada.io")
-
-
 def test_rights_count_here_and_in_members(registered: Space, everywhere: Kubectl, fleet: Fleet, tmp_path: Path) -> None:
     space = registered
     space.control.run("create", "serviceaccount", "tom", namespace=space.name)
