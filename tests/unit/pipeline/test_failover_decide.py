@@ -90,11 +90,6 @@ def leaving(*facts: Known) -> Failover:
     return start().add(*facts, tainted("m1", ("x", "NoExecute")))
 
 
-def test_healthy_object_is_not_evicted() -> None:
-    failover = start().healthy(m1=1, m2=1)
-    assert failover.decide() == FailoverDecision()
-
-
 @pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
 def test_only_no_execute_taints_evict(effect: str) -> None:
     assert start().add(tainted("m1", ("x", effect))).decide() == FailoverDecision()
@@ -126,12 +121,6 @@ def test_toleration_seconds_count_from_the_taint() -> None:
     failover = Failover().add(tainted("m1", ("x", "NoExecute"), ("y", "NoExecute")), cluster("m2"), requested, placed)
     assert failover.decide(NOW + 10) == FailoverDecision(wake_at=NOW + 30)
     assert failover.decide(NOW + 30).events
-
-
-def test_endless_toleration_keeps_the_object() -> None:
-    requested, placed = tolerating({"operator": "Exists"})
-    failover = Failover().add(tainted("m1", ("x", "NoExecute")), cluster("m2"), requested, placed)
-    assert failover.decide(NOW + 1e6) == FailoverDecision()
 
 
 def test_unreadable_placement_is_reported_and_nothing_moves() -> None:
@@ -224,14 +213,6 @@ def test_cluster_with_expired_toleration_stays_excluded() -> None:
     event = failover.step(NOW + 10_001)
     assert isinstance(event, EvictionFinished)
     assert failover.decide(NOW + 10_002) == FailoverDecision()
-
-
-def test_policy_sets_the_purge_mode() -> None:
-    cluster_failover = {"cluster": {"purgeMode": "Directly"}}
-    failover = leaving(binding(failover=cluster_failover))
-    (event,) = failover.decide().events
-    assert isinstance(event, EvictionRequested)
-    assert event.tasks[0].purge_mode == "Directly"
 
 
 def test_cleared_copy_is_marked_as_removed() -> None:
