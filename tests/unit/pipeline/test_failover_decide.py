@@ -123,6 +123,12 @@ def test_toleration_seconds_count_from_the_taint() -> None:
     assert failover.decide(NOW + 30).events
 
 
+def test_endless_toleration_keeps_the_object() -> None:
+    requested, placed = tolerating({"operator": "Exists"})
+    failover = Failover().add(tainted("m1", ("x", "NoExecute")), cluster("m2"), requested, placed)
+    assert failover.decide(NOW + 1e6) == FailoverDecision()
+
+
 def test_unreadable_placement_is_reported_and_nothing_moves() -> None:
     failed = PlacementFailed(
         key=KEY, uid="u1", reason="NoClusterFit", message="", clusters=placement(m1=1).clusters, replicas=2

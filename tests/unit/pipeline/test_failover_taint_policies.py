@@ -42,6 +42,11 @@ def test_condition_adds_a_taint_and_another_removes_it() -> None:
     assert apply_policies(cluster("True", *added), [both], "later") == []
 
 
+def test_not_in_ignores_an_absent_condition() -> None:
+    assert apply_policies(cluster(None), [policy(addOnConditions=when("True", "NotIn"))], NOW) == []
+    assert apply_policies(cluster("False"), [policy(addOnConditions=when("True", "NotIn"))], NOW) != []
+
+
 def test_later_policy_wins_and_removal_within_one() -> None:
     adds = policy("a", "2026-01-02T00:00:00Z", addOnConditions=when("False"))
     removes = policy("b", "2026-01-01T00:00:00Z", removeOnConditions=when("False"))
