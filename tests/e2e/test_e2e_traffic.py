@@ -1,18 +1,15 @@
-"""Requests reach pods of other clusters and from outside: real connections, led as EndpointSlices say."""
+"""Requests reach pods of other clusters: real connections, led as EndpointSlices say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any
 
 import pytest
 
-from schemas.manifest import Manifest
 from tests.e2e.exporting import definitions, export, import_into
 from tests.e2e.fleet import until, until_equal
-from tests.e2e.ingress_controller import CLASS, IngressController
 from tests.e2e.member_faults import fault
 from tests.e2e.pod_network import REFUSED, Cluster, missing, pod_network, proxied
 from tests.e2e.space import Space, clusters
@@ -22,10 +19,10 @@ pytestmark = pytest.mark.xdist_group("workloads")
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[dict[str, Cluster]]:
-    """A network between the pods of the three members and a place outside of them."""
+    """A network between the pods of the three members."""
     if why := missing():
         pytest.skip(why)
-    with pod_network(("member1", "member2", "member3", "outside")) as made:
+    with pod_network(("member1", "member2", "member3")) as made:
         yield made
 
 
@@ -132,76 +129,4 @@ def test_requests_follow_exported_endpoints(space: Space, network: dict[str, Clu
     before = {member: network[member].requests() for member in pods}
     assert consumer.fetch(url) == (REFUSED, [])
     assert {member: network[member].requests() for member in pods} == before
-    space.control.delete("clusterpropagationpolicy", "multicluster-services")
-
-
-def backend(service: str, port: int) -> Manifest:
-    """A path that leads everything to a Service."""
-    return {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": service, "port": {"number": port}}}}
-
-
-def test_an_ingress_leads_requests_into_clusters(space: Space, network: dict[str, Cluster]) -> None:
-    definitions(space)
-    web = space.apply(space.load("web.yaml"))
-    service = space.load("web-service.yaml")
-    service["spec"]["ports"][0]["port"] = 81
-    space.apply(service)
-    space.policy(web, clusters("member1", "member3"))
-    export(space, "web", "member1", "member3")
-    import_into(space, "web", [{"port": 81, "protocol": "TCP"}])
-    rules = [{"host": "shop.example.com", "http": {"paths": [backend("web", 81)]}}]
-    rules.append({"host": "old.example.com", "http": {"paths": [backend("gone", 80)]}})
-    ingress = space.apply(
-        {
-            "apiVersion": "networking.karmada.io/v1alpha1",
-            "kind": "MultiClusterIngress",
-            "metadata": {"name": "shop", "namespace": space.name},
-            "spec": {"ingressClassName": CLASS, "rules": rules},
-        }
-    )
-    outside = network["outside"]
-    controller = IngressController(space.control, space.name, outside)
-    controller.publish("shop")
-    pods = {member: running(space, network, member, 1) for member in ("member1", "member3")}
-    until_equal("led", controller.led, pods["member1"] | pods["member3"])
-
-    def asked(host: str, times: int = 30) -> set[str]:
-        code, lines = outside.fetch("--header", f"Host: {host}", controller.url, times=times)
-        assert code == 0
-        return set(lines)
-
-    answers = {member: f"{member} {address}" for member, addresses in pods.items() for address in addresses}
-    assert asked("shop.example.com") == set(answers.values())
-    assert asked("other.example.com") == {"404 Not Found"}
-    assert asked("old.example.com") == {"503 Service Unavailable"}
-
-    def status() -> Any:
-        return (space.control.get("multiclusteringresses", "shop", space.name) or {}).get("status")
-
-    located = [{"name": "web", "clusters": ["member1", "member3"]}]
-    address = {"ingress": [{"ip": controller.address}]}
-    until_equal("status", status, {"loadBalancer": address, "serviceLocations": located})
-    until("an Event", lambda: [each for each in space.events("shop") if each[:2] == ("Warning", "NoSuchService")])
-    # A Remedy takes the traffic away from a cluster, and gives it back.
-    remedy = {
-        "apiVersion": "remedy.karmada.io/v1alpha1",
-        "kind": "Remedy",
-        "metadata": {"name": "no-traffic"},
-        "spec": {"clusterAffinity": {"clusterNames": ["member1"]}, "actions": ["TrafficControl"]},
-    }
-    space.apply(remedy)
-    until_equal("led", controller.led, pods["member3"])
-    assert status() == {"loadBalancer": address, "serviceLocations": located, "trafficBlockClusters": ["member1"]}
-    before = network["member1"].requests()
-    assert asked("shop.example.com") == {answers["member3"]}
-    assert network["member1"].requests() == before
-    space.control.delete("remedy", "no-traffic")
-    until_equal("led", controller.led, pods["member1"] | pods["member3"])
-    # One cluster has it no more.
-    export(space, "web", "member1")
-    until_equal("led", controller.led, pods["member1"])
-    assert asked("shop.example.com") == {answers["member1"]}
-    located = [{"name": "web", "clusters": ["member1"]}]
-    until_equal("status", status, {"loadBalancer": address, "serviceLocations": located})
-    space.control.delete("mci", ingress["metadata"]["name"], space.name)
     space.control.delete("clusterpropagationpolicy", "multicluster-services")
