@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from schemas.events.cluster import ClusterRemoved
 from tests.integration.gateway.conftest import TOKEN
 from tests.integration.gateway.member_plane import CLUSTERS, MemberPlane, grant, member_plane
 from tests.support.waiting import eventually
@@ -312,20 +311,4 @@ async def test_streams_outlive_the_time_of_a_request(plane: MemberPlane) -> None
         assert await reader.readexactly(11) == b"still there"
         watch.close()
     writer.close()
-    await idle(plane)
-
-
-async def test_cluster_that_leaves_ends_what_is_under_way(plane: MemberPlane, writer: Any) -> None:
-    reader, connection, _ = await plane.switched("/switch", "root")
-    await reader.readexactly(6)
-    other, kept, _ = await plane.switched("/switch", "root")
-    await other.readexactly(6)
-    await writer.append(ClusterRemoved(name="elsewhere", uid="u1"))
-    kept.write(b"x")
-    assert await other.readexactly(1) == b"x"
-    await writer.append(ClusterRemoved(name="raw", uid="u2"))
-    assert await reader.read() == b""
-    assert await other.read() == b""
-    for each in (connection, kept):
-        each.close()
     await idle(plane)
