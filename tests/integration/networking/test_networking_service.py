@@ -247,8 +247,8 @@ async def share(ground: Ground, kind: str) -> str:
 async def test_what_is_shared_is_collected_and_told(ground: Ground) -> None:
     uid = await share(ground, "CrossCluster")
     marker = marker_key("default", "web")
-    given = {"key": marker, "uid": uid, "api_version": NETWORKING_API, "kind": "MultiClusterService"}
-    bound = {"key": SERVICE, "uid": "w1", "api_version": "v1", "kind": "Service", "spec": Raw(b"{}")}
+    given: dict[str, Any] = {"key": marker, "uid": uid, "api_version": NETWORKING_API, "kind": "MultiClusterService"}
+    bound: dict[str, Any] = {"key": SERVICE, "uid": "w1", "api_version": "v1", "kind": "Service", "spec": Raw(b"{}")}
     await ground.log.given(
         WorkRendered(cluster="m1", digest="d", suspended=True, **given),
         BindingRequested(**bound, policy=PolicyRef(SHARED, "id-1", 1)),
