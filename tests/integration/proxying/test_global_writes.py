@@ -33,6 +33,8 @@ async def test_an_object_that_was_read_can_be_written_back(world: ViewWorld) -> 
     assert written["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
     again = await world.ask("PUT", f"{MAPS}/a", {**written, "data": {"x": "3"}})
     assert again["data"] == {"x": "3"}, "versions of the member itself are taken, too"
+    refused = await world.ask("PUT", f"{MAPS}/a", {**found, "data": {"x": "4"}}, status=409)
+    assert "object has been modified" in refused["message"]
 
 
 async def test_an_object_of_another_cluster_is_not_overwritten(world: ViewWorld) -> None:
