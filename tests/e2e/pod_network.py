@@ -140,13 +140,10 @@ class Cluster:
         self.hold(address)
         self._proxy.ask({"serve": [address, port], "endpoints": sorted(endpoints)})
 
-    def fetch(self, *words: str, times: int = 1) -> tuple[int, list[str]]:
+    def fetch(self, url: str, times: int = 1) -> tuple[int, list[str]]:
         """Exit code of curl in this cluster, and its answers, each from a connection of its own."""
-        *options, url = words
-        wanted = f"{url}?[1-{times}]"
-        done = run(
-            "ip", "netns", "exec", self._space, "curl", "--silent", "--max-time", "10", *options, wanted, check=False
-        )
+        curl = ("curl", "--silent", "--max-time", "10", f"{url}?[1-{times}]")
+        done = run("ip", "netns", "exec", self._space, *curl, check=False)
         return done.returncode, done.stdout.splitlines()
 
 

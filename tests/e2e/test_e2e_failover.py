@@ -101,20 +101,3 @@ def test_replicas_leave_a_failed_member(space: Space, fleet: Fleet) -> None:
 def taints(space: Space, member: str) -> list[str]:
     spec = (space.control.get("cluster", member) or {}).get("spec") or {}
     return [f"{taint['key']}:{taint['effect']}" for taint in spec.get("taints") or []]
-
-
-def test_crashing_application_is_evicted(space: Space, fleet: Fleet) -> None:
-    web = space.load("web.yaml")
-    web["spec"]["replicas"] = 2
-    space.apply(web)
-    anywhere = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
-    moving = {"decisionConditions": {"tolerationSeconds": 3}, "purgeMode": "Gracefully", "gracePeriodSeconds": 600}
-    space.policy(web, anywhere, propagateDeps=True, failover={"application": moving})
-    until_equal("ready replicas", lambda: ready(space, "web"), 2)
-    (first,) = assigned(space, "web")
-    fault(fleet, first, "/pods", namespace=space.name, name="web")
-    until(f"a placement elsewhere than in {first}", lambda: set(assigned(space, "web")) - {first})
-    until_equal("ready replicas", lambda: ready(space, "web"), 2)
-    until_equal("clusters being left", lambda: leaving(space, "web"), [])
-    (second,) = assigned(space, "web")
-    space.until_in("deployment", "web", (second,))

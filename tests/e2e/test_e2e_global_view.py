@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,64 +103,11 @@ def test_members_are_read_as_one_cluster(registered: Space, everywhere: Kubectl)
     )
 
 
-def test_members_are_watched_as_one_cluster(registered: Space, everywhere: Kubectl) -> None:
-    with subprocess.Popen(
-        ["kubectl", "--kubeconfig", str(everywhere.kubeconfig), "get", "configmaps", "-w", "-o", "name"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watching:
-        try:
-            assert watching.stdout is not None
-            for member, name in (("member2", "b"), ("member1", "a")):
-                registered.member[member].run("create", "configmap", name, namespace=registered.name)
-            seen: set[str] = set()
-            while not seen >= {"configmap/a", "configmap/b"}:
-                line = watching.stdout.readline()
-                assert line, "the watch ended"
-                seen.add(line.strip())
-        finally:
-            watching.kill()
-
-
 def test_containers_are_entered_by_the_name_of_the_pod(registered: Space, everywhere: Kubectl) -> None:
     pods_in(registered, "member2", "b")
     until("the pod", lambda: listed(everywhere))
     everywhere.run("logs", "b", "--tail=5")
     assert "hello" in everywhere.run("exec", "b", "--", "echo", "hello")
-
-
-def test_objects_are_changed_where_they_are(registered: Space, everywhere: Kubectl) -> None:
-    registered.member["member2"].run("create", "configmap", "b", "--from-literal=x=1", namespace=registered.name)
-    until("the config map", lambda: everywhere.run("get", "configmap", "b"))
-    everywhere.run("label", "configmap", "b", "tier=web")
-    document = json.loads(everywhere.run("get", "configmap", "b", "-o", "json"))
-    everywhere.run("replace", "-f", "-", stdin=json.dumps({**document, "data": {"x": "2"}}))
-    stored = registered.held("member2", "configmap", "b") or {}
-    assert (stored["data"], stored["metadata"]["labels"]) == ({"x": "2"}, {"tier": "web"})
-    assert MARK not in json.dumps(stored)
-    with pytest.raises(Failed, match="object has been modified"):
-        everywhere.run("replace", "-f", "-", stdin=json.dumps({**document, "data": {"x": "3"}}))
-    everywhere.run("delete", "configmap", "b")
-    assert registered.held("member2", "configmap", "b") is None
-
-
-def test_equal_names_and_creation_are_refused(registered: Space, everywhere: Kubectl) -> None:
-    for member in ("member1", "member2"):
-        pods_in(registered, member, "twin")
-    until_equal("pods", lambda: [row[0] for row in listed(everywhere)], ["twin", "twin"])
-    for command in (("get", "pod", "twin"), ("logs", "twin"), ("delete", "pod", "twin")):
-        with pytest.raises(Failed, match=r"ambiguous objects in clusters \[member1, member2\]"):
-            everywhere.run(*command)
-    with pytest.raises(Failed, match="create is not supported"):
-        everywhere.run("create", "configmap", "x")
-    assert sorted(registered.where("pod", "twin")) == ["member1", "member2"]
-
-
-def test_other_kinds_are_those_of_the_control_plane(registered: Space, everywhere: Kubectl) -> None:
-    everywhere.run("create", "secret", "generic", "here", "--from-literal=a=b")
-    assert registered.control.get("secret", "here", registered.name) is not None
-    assert registered.where("secret", "here") == []
-    assert "member1" in everywhere.run("get", "clusters.cluster.karmada.io")
 
 
 def test_rights_count_here_and_in_members(registered: Space, everywhere: Kubectl, fleet: Fleet, tmp_path: Path) -> None:

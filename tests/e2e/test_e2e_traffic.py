@@ -1,18 +1,15 @@
-"""Requests reach pods of other clusters and from outside: real connections, led as EndpointSlices say."""
+"""Requests reach pods of other clusters: real connections, led as EndpointSlices say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any
 
 import pytest
 
-from schemas.manifest import Manifest
 from tests.e2e.exporting import definitions, export, import_into
 from tests.e2e.fleet import until, until_equal
-from tests.e2e.ingress_controller import CLASS, IngressController
 from tests.e2e.member_faults import fault
 from tests.e2e.pod_network import REFUSED, Cluster, missing, pod_network, proxied
 from tests.e2e.space import Space, clusters
@@ -22,10 +19,10 @@ pytestmark = pytest.mark.xdist_group("workloads")
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[dict[str, Cluster]]:
-    """A network between the pods of the three members and a place outside of them."""
+    """A network between the pods of the three members."""
     if why := missing():
         pytest.skip(why)
-    with pod_network(("member1", "member2", "member3", "outside")) as made:
+    with pod_network(("member1", "member2", "member3")) as made:
         yield made
 
 
@@ -122,20 +119,10 @@ def test_requests_follow_exported_endpoints(space: Space, network: dict[str, Clu
         fault(space.fleet, "member3", "/pods", **crash, crash=False)
         until_equal("led", led, left["member1"] | left["member3"])
         assert sources(client.later(3)) == left["member1"] | left["member3"]
-        # One cluster does not export it any more.
-        export(space, "web", "member1")
-        until_equal("led", led, left["member1"])
-        assert sources(client.later(3)) == left["member1"]
     finally:
         rounds = client.stop()
     # Old pods stayed until clients knew, as servers do that end gracefully: nobody was refused.
     assert {code for code, _ in rounds} == {0}
-    # It runs elsewhere, and is exported from there: the new pod serves.
-    space.policy(web, clusters("member3"))
-    export(space, "web", "member3")
-    moved = running(space, network, "member3", 1)
-    until_equal("led", led, moved)
-    assert sources([consumer.fetch(url, times=5)]) == moved
     # Nobody exports it: connections are refused, and no pod hears of them.
     space.control.delete("serviceexport", "web", space.name)
     until_equal("led", led, set())
@@ -143,112 +130,3 @@ def test_requests_follow_exported_endpoints(space: Space, network: dict[str, Clu
     assert consumer.fetch(url) == (REFUSED, [])
     assert {member: network[member].requests() for member in pods} == before
     space.control.delete("clusterpropagationpolicy", "multicluster-services")
-
-
-def backend(service: str, port: int) -> Manifest:
-    """A path that leads everything to a Service."""
-    return {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": service, "port": {"number": port}}}}
-
-
-def test_an_ingress_leads_requests_into_clusters(space: Space, network: dict[str, Cluster]) -> None:
-    definitions(space)
-    web = space.apply(space.load("web.yaml"))
-    service = space.load("web-service.yaml")
-    service["spec"]["ports"][0]["port"] = 81
-    space.apply(service)
-    space.policy(web, clusters("member1", "member3"))
-    export(space, "web", "member1", "member3")
-    import_into(space, "web", [{"port": 81, "protocol": "TCP"}])
-    rules = [{"host": "shop.example.com", "http": {"paths": [backend("web", 81)]}}]
-    rules.append({"host": "old.example.com", "http": {"paths": [backend("gone", 80)]}})
-    ingress = space.apply(
-        {
-            "apiVersion": "networking.karmada.io/v1alpha1",
-            "kind": "MultiClusterIngress",
-            "metadata": {"name": "shop", "namespace": space.name},
-            "spec": {"ingressClassName": CLASS, "rules": rules},
-        }
-    )
-    outside = network["outside"]
-    controller = IngressController(space.control, space.name, outside)
-    controller.publish("shop")
-    pods = {member: running(space, network, member, 1) for member in ("member1", "member3")}
-    until_equal("led", controller.led, pods["member1"] | pods["member3"])
-
-    def asked(host: str, times: int = 30) -> set[str]:
-        code, lines = outside.fetch("--header", f"Host: {host}", controller.url, times=times)
-        assert code == 0
-        return set(lines)
-
-    answers = {member: f"{member} {address}" for member, addresses in pods.items() for address in addresses}
-    assert asked("shop.example.com") == set(answers.values())
-    assert asked("other.example.com") == {"404 Not Found"}
-    assert asked("old.example.com") == {"503 Service Unavailable"}
-
-    def status() -> Any:
-        return (space.control.get("multiclusteringresses", "shop", space.name) or {}).get("status")
-
-    located = [{"name": "web", "clusters": ["member1", "member3"]}]
-    address = {"ingress": [{"ip": controller.address}]}
-    until_equal("status", status, {"loadBalancer": address, "serviceLocations": located})
-    until("an Event", lambda: [each for each in space.events("shop") if each[:2] == ("Warning", "NoSuchService")])
-    # A Remedy takes the traffic away from a cluster, and gives it back.
-    remedy = {
-        "apiVersion": "remedy.karmada.io/v1alpha1",
-        "kind": "Remedy",
-        "metadata": {"name": "no-traffic"},
-        "spec": {"clusterAffinity": {"clusterNames": ["member1"]}, "actions": ["TrafficControl"]},
-    }
-    space.apply(remedy)
-    until_equal("led", controller.led, pods["member3"])
-    assert status() == {"loadBalancer": address, "serviceLocations": located, "trafficBlockClusters": ["member1"]}
-    before = network["member1"].requests()
-    assert asked("shop.example.com") == {answers["member3"]}
-    assert network["member1"].requests() == before
-    space.control.delete("remedy", "no-traffic")
-    until_equal("led", controller.led, pods["member1"] | pods["member3"])
-    # One cluster has it no more.
-    export(space, "web", "member1")
-    until_equal("led", controller.led, pods["member1"])
-    assert asked("shop.example.com") == {answers["member1"]}
-    located = [{"name": "web", "clusters": ["member1"]}]
-    until_equal("status", status, {"loadBalancer": address, "serviceLocations": located})
-    # Without the export there is nowhere to go.
-    space.control.delete("serviceexport", "web", space.name)
-    until_equal("led", controller.led, set())
-    assert asked("shop.example.com") == {"503 Service Unavailable"}
-    space.control.delete("mci", ingress["metadata"]["name"], space.name)
-    space.control.delete("clusterpropagationpolicy", "multicluster-services")
-
-
-def test_a_service_of_several_clusters_answers(space: Space, network: dict[str, Cluster]) -> None:
-    web = space.apply(space.load("web.yaml"))
-    space.apply(space.load("web-service.yaml"))
-    space.policy(web, clusters("member1", "member3"))
-    pods = {member: running(space, network, member, 1) for member in ("member1", "member3")}
-    shared = {
-        "apiVersion": "networking.karmada.io/v1alpha1",
-        "kind": "MultiClusterService",
-        "metadata": {"name": "web", "namespace": space.name},
-        "spec": {"types": ["CrossCluster"], "consumerClusters": [{"name": "member2"}]},
-    }
-    space.apply(shared)
-    consumer = network["member2"]
-
-    def led() -> set[str]:
-        return proxied(consumer, space.member["member2"], space.name, "web")
-
-    until_equal("led", led, pods["member1"] | pods["member3"])
-    service = space.held("member2", "service", "web")
-    assert service is not None
-    url = f"http://{service['spec']['clusterIP']}/"
-    assert sources([consumer.fetch(url, times=30)]) == pods["member1"] | pods["member3"]
-    # One cluster provides it no more: what was led there goes to the other one.
-    space.control.patch("mcs", "web", {"spec": {"providerClusters": [{"name": "member3"}]}}, space.name)
-    until_equal("led", led, pods["member3"])
-    before = network["member1"].requests()
-    assert sources([consumer.fetch(url, times=10)]) == pods["member3"]
-    assert network["member1"].requests() == before
-    space.control.delete("mcs", "web", space.name)
-    until_equal("led", led, set())
-    assert consumer.fetch(url) == (REFUSED, [])

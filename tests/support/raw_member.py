@@ -144,9 +144,6 @@ class RawMember:
                 while True:
                     writer.write(b"X-More: " + b"y" * 1000 + b"\r\n")
                     await writer.drain()
-            case "cookies":
-                own = ("Set-Cookie: a=b", "Access-Control-Allow-Origin: *", 'Warning: 299 - "mind"')
-                await self._send(writer, "200 OK", b"{}", *own)
             case "pods" if "watch=true" in query:
                 writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n")
                 event = b'{"n":"1"}' if "half=true" in query else b'{"n":"1"}\n'

@@ -249,13 +249,12 @@ async def test_a_flood_from_one_agent_leaves_the_others_served(hub: Hub, open_ag
         await flooding
 
 
-async def test_flood_of_reports_is_paced_and_the_last_is_stored(hub: Hub, open_agent: Any, story: str) -> None:
+async def test_of_a_flood_of_reports_the_last_is_stored(hub: Hub, open_agent: Any, story: str) -> None:
     hostile, other = await open_agent("m1"), await open_agent("m2")
-    stats, settings = hub.registrar.stats, hub.registrar._settings  # type: ignore[attr-defined]  # set by the fixture
+    stats = hub.registrar.stats  # type: ignore[attr-defined]  # set by the fixture
     honest = WorkObserved(cluster="m1", key=KEY, uid="u1", applied=True, health="Healthy")
     large = "x" * 900_000
     theirs = WorkObserved(cluster="m2", key=THEIRS, uid="u1", applied=True, health="Healthy")
-    before, begun = (await hub.bytes())["OBSERVED"], asyncio.get_running_loop().time()
 
     def said(number: int) -> bytes:
         status = msgspec.Raw(msgspec.json.encode({"number": number, "text": large}))
@@ -275,9 +274,6 @@ async def test_flood_of_reports_is_paced_and_the_last_is_stored(hub: Hub, open_a
     await eventually(last, "the last report is stored")
     seen = await eventually(lambda: hub.last_seen("m1"))
     assert seen.at == 1000.0
-    grown = (await hub.bytes())["OBSERVED"] - before
-    took = asyncio.get_running_loop().time() - begun
-    assert grown < settings.report_bytes_burst + settings.report_bytes_per_second * took + 4e6, (grown, took)
     assert stats.superseded + stats.dropped > 0
 
 

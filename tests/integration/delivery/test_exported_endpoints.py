@@ -117,27 +117,30 @@ async def test_endpoints_follow_the_pods_of_an_exported_service(member: Any, fre
 
 
 async def test_slices_of_others_and_imported_ones_are_not_exported(member: Any, fresh_name: str) -> None:
+    key = await exported(member, fresh_name)
+    assert await until(member, key, lambda found: True) == {}, "a Service without slices is known to have none"
+    own, other, moves = f"{fresh_name}-b", f"{fresh_name}-other", endpoint_slice(f"{fresh_name}-b", fresh_name)
+    six = endpoint_slice(f"{fresh_name}-6", fresh_name, "fd00::1") | {"addressType": "IPv6"}
     await write(
         member,
-        endpoint_slice(f"{fresh_name}-b", fresh_name, "10.9.0.2"),
-        endpoint_slice(f"{fresh_name}-other", f"{fresh_name}-other", "10.9.0.3"),
         endpoint_slice(f"imported-m2-{fresh_name}", fresh_name, "10.8.0.1", manager=IMPORT_CONTROLLER),
+        endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.8.0.2", manager=DISPATCH_CONTROLLER),
+        endpoint_slice(other, other, "10.9.0.3"),
+        endpoint_slice(own, fresh_name, "10.9.0.2", manager="endpointslice-controller.k8s.io"),
+        six,
     )
-    key = await exported(member, fresh_name)
-    assert await until(member, key, bool) == {f"{fresh_name}-b": ["10.9.0.2"]}
-    await write(member, endpoint_slice(f"{fresh_name}-a", fresh_name, "10.9.0.1"))
-    await until(member, key, lambda found: len(found) == 2)
-    # One that belongs to another Service from now on has left this one.
-    moved = endpoint_slice(f"{fresh_name}-b", fresh_name)
-    await member.patch(moved, {"metadata": {"labels": {SERVICE_NAME_LABEL: f"{fresh_name}-other"}}})
-    assert await until(member, key, lambda found: len(found) == 1) == {f"{fresh_name}-a": ["10.9.0.1"]}
-    await member.client.delete(member.path(endpoint_slice(f"{fresh_name}-a", fresh_name)))
+    assert await until(member, key, lambda found: len(found) == 2) == {
+        own: ["10.9.0.2"],
+        f"{fresh_name}-6": ["fd00::1"],
+    }
+    await member.client.delete(member.path(six))
+    # One is changed, belongs to another Service from now on, and one of the other Service comes instead.
+    await member.patch(moves, {"endpoints": [{"addresses": ["10.9.0.9"]}]})
+    await until(member, key, lambda found: found == {own: ["10.9.0.9"]})
+    await member.patch(moves, {"metadata": {"labels": {SERVICE_NAME_LABEL: other}}})
     await until(member, key, lambda found: found == {})
-
-
-async def test_an_export_without_a_service_has_no_endpoints(member: Any, fresh_name: str) -> None:
-    key = await exported(member, fresh_name)
-    assert await until(member, key, lambda found: True) == {}
+    await member.patch(endpoint_slice(other, other), {"metadata": {"labels": {SERVICE_NAME_LABEL: fresh_name}}})
+    await until(member, key, lambda found: found == {other: ["10.9.0.3"]})
 
 
 async def test_a_withdrawn_export_is_followed_no_more(member: Any, fresh_name: str) -> None:
@@ -156,12 +159,6 @@ async def test_a_withdrawn_export_is_followed_no_more(member: Any, fresh_name: s
     assert [event.key.name for event in member.desk.reports[count:] if event.key == key] == []
 
 
-async def test_objects_that_export_nothing_report_no_endpoints(member: Any, fresh_name: str) -> None:
-    await write(member, endpoint_slice(fresh_name, fresh_name, "10.9.2.1"))
-    event = await member.deliver(service(fresh_name))
-    assert reported(event) is None
-
-
 def marker(name: str) -> Manifest:
     """What asks for the endpoints of a Service without being applied; the member does not serve its kind."""
     return {
@@ -173,18 +170,13 @@ def marker(name: str) -> Manifest:
 
 
 async def test_a_marker_is_answered_with_endpoints_only(member: Any, fresh_name: str) -> None:
-    await write(
-        member,
-        endpoint_slice(fresh_name, fresh_name, "10.9.3.1"),
-        endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.8.3.1", manager=DISPATCH_CONTROLLER),
-    )
+    await write(member, endpoint_slice(fresh_name, fresh_name, "10.9.3.1"))
+    assert reported(await member.deliver(service(f"{fresh_name}-alone"))) is None, "a Service exports nothing"
     key = member.desk.give(marker(fresh_name))
     member.lane.look_at(key)
     assert await until(member, key, bool) == {fresh_name: ["10.9.3.1"]}
     event = member.desk.latest[key]
     assert (event.applied, event.absent, event.reason) == (False, False, "")
-    await write(member, endpoint_slice(f"{fresh_name}-b", fresh_name, "10.9.3.2"))
-    await until(member, key, lambda found: len(found) == 2)
     member.desk.withdraw(key)
     member.lane.look_at(key)
     await member.desk.until(key, lambda event: event.absent)
@@ -203,14 +195,3 @@ async def test_an_export_and_a_marker_share_their_slices(member: Any, fresh_name
     # The one that is left is told on.
     await write(member, endpoint_slice(f"{fresh_name}-b", fresh_name, "10.9.4.2"))
     await until(member, other, lambda found: len(found) == 2)
-
-
-async def test_a_slice_of_somebody_else_is_left_as_it_is(member: Any, fresh_name: str) -> None:
-    foreign = endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.9.5.1")
-    await write(member, foreign)
-    event = await member.deliver(
-        endpoint_slice(f"m2-{fresh_name}", fresh_name, "10.8.5.1", manager=DISPATCH_CONTROLLER)
-    )
-    assert not event.applied
-    assert f"m2-{fresh_name}" in event.message
-    assert [each["addresses"] for each in (await member.live(foreign))["endpoints"]] == [["10.9.5.1"]]

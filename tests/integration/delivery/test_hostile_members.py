@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.mark.parametrize("mode", ["html_200", "gzip_bomb", "refuse_401", "reset"])
+@pytest.mark.parametrize("mode", ["html_200", "refuse_401"])
 async def test_delivery_goes_on_soon_after_a_member_is_in_order(
     member: Member, fresh_name: str, tmp_path: Path, mode: str
 ) -> None:
@@ -38,31 +38,11 @@ async def test_delivery_goes_on_soon_after_a_member_is_in_order(
         assert (await member.live(config_map(fresh_name, "b", "")))["data"] == {"text": "2"}
 
 
-async def test_drift_is_repaired_after_garbage_without_a_new_work(
-    member: Member, fresh_name: str, tmp_path: Path
-) -> None:
-    await member.namespace(fresh_name)
-    manifest = config_map(fresh_name, "a", "1")
-    async with front(member, tmp_path) as ground:
-        await ground.delivered(ground.give(manifest))
-        await eventually(lambda: ground.server.asked("watch", "configmaps"))
-        ground.server.turn("html_200", "watch")
-        before = len(ground.server.asked("watch"))
-        ground.server.cut()
-        await eventually(lambda: len(ground.server.asked("watch")) > before + 1, "the watch is asked for again")
-        ground.server.heal()
-        await member.patch(manifest, {"data": {"text": "edited"}})
-        await member.until_live(manifest, lambda live: live["data"] == {"text": "1"})
-
-
-@pytest.mark.parametrize("mode", ["html_200", "truncated"])
-async def test_writes_alone_may_be_answered_with_garbage(
-    member: Member, fresh_name: str, tmp_path: Path, mode: str
-) -> None:
+async def test_writes_alone_may_be_answered_with_garbage(member: Member, fresh_name: str, tmp_path: Path) -> None:
     await member.namespace(fresh_name)
     async with front(member, tmp_path) as ground:
         await ground.delivered(ground.give(config_map(fresh_name, "a", "1")))
-        ground.server.turn(mode, "write")
+        ground.server.turn("html_200", "write")
         before = len(ground.server.asked("write"))
         key = ground.give(config_map(fresh_name, "a", "2"))
         event = await ground.desk.until(key, lambda event: bool(event.reason))

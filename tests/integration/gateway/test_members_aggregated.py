@@ -86,24 +86,6 @@ async def test_the_right_to_the_cluster_decides(plane: MemberPlane) -> None:
     assert heard.values("Impersonate-User") == ["jane"]
 
 
-async def test_impersonation_in_the_control_plane_counts(plane: MemberPlane) -> None:
-    assert (await plane.ask("raw", "/version", "root", Impersonate_User="jane"))[0] == 403
-    await plane.allow("jane", "raw")
-    assert (await plane.ask("raw", "/version", "root", Impersonate_User="jane"))[0] == 200
-    assert plane.raw.heard[-1].values("Impersonate-User") == ["jane"]
-
-
-@pytest.mark.parametrize("upgrade", ["SPDY/3.1", "websocket"])
-async def test_other_protocols_pass_both_ways(plane: MemberPlane, upgrade: str) -> None:
-    reader, writer, head = await plane.switched("/switch", "root", upgrade)
-    assert head.startswith(b"HTTP/1.1 101 ")
-    assert await reader.readexactly(6) == b"early,"
-    writer.write(b"x" * 300_000)
-    assert await reader.readexactly(300_000) == b"x" * 300_000
-    writer.close()
-    await plane.raw.ended.wait()
-
-
 async def test_the_usual_way_stays_where_it_is_served(tmp_path: Path, start_gateway: Any) -> None:
     async with member_plane(tmp_path, start_gateway) as made:
         client = KubeClient(made.control.url, ssl_context=None, headers={"Authorization": "Bearer root"})

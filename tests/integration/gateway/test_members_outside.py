@@ -20,29 +20,6 @@ async def plane(tmp_path: Path, start_gateway: Any) -> AsyncIterator[MemberPlane
         yield made
 
 
-async def test_callers_are_asked_about_and_named(plane: MemberPlane) -> None:
-    code, status = await plane.ask("raw", "/version", "jane")
-    assert (code, status["reason"]) == (403, "Forbidden")
-    assert (await plane.ask("raw", "/version", "bad"))[0] == 401
-    assert not plane.raw.heard
-    await plane.allow("jane", "raw", verbs=("get",))
-    assert (await plane.ask("raw", "/version", "jane", X_Remote_User="root"))[0] == 200
-    heard = plane.raw.heard[-1]
-    assert heard.values("Impersonate-User") == ["jane"]
-    assert heard.values("Impersonate-Group") == ["devs"]
-    assert (await plane.ask("raw", "/version", "jane", "POST"))[0] == 403
-    assert (await plane.ask("real", "/version", "jane"))[0] == 403
-    assert len(plane.raw.heard) == 1
-
-
-async def test_impersonation_is_for_the_control_plane_to_permit(plane: MemberPlane) -> None:
-    await plane.allow("jane", "raw")
-    assert (await plane.ask("raw", "/version", "eve", Impersonate_User="jane"))[0] == 403
-    assert not plane.raw.heard
-    assert (await plane.ask("raw", "/version", "root", Impersonate_User="jane"))[0] == 200
-    assert plane.raw.heard[-1].values("Impersonate-User") == ["jane"]
-
-
 async def test_the_installation_token_has_the_rights_of_its_user(plane: MemberPlane) -> None:
     assert (await plane.ask("raw", "/version", TOKEN))[0] == 403
     await plane.allow("alice", "raw")
@@ -61,13 +38,3 @@ async def test_commands_reach_members_at_the_gateway(plane: MemberPlane) -> None
         assert "gitVersion" in await client.get(f"{path}/version")
     finally:
         await client.close()
-
-
-async def test_other_protocols_pass_at_the_gateway_itself(plane: MemberPlane) -> None:
-    reader, writer, head = await plane.switched("/switch", "root")
-    assert head.startswith(b"HTTP/1.1 101 ")
-    assert await reader.readexactly(6) == b"early,"
-    writer.write(b"x" * 300_000)
-    assert await reader.readexactly(300_000) == b"x" * 300_000
-    writer.close()
-    await plane.raw.ended.wait()

@@ -16,7 +16,6 @@ from services._kit.kube.client import KubeClient, resource_path
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.detector.kind_watch import Watching
 from services.detector.state import DetectorState, Key
-from tests.support.hostile_answers import WATCHES
 from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.serving import api_server
 from tests.support.waiting import eventually
@@ -64,32 +63,12 @@ async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_line_of_html_in_all_watches_is_got_over(ground: Ground) -> None:
-    kinds = len(ground.watching._followed)
-    before = len(ground.proxy.asked(WATCHES))
-    ground.proxy.turn("html_200", WATCHES)
+@pytest.mark.parametrize("mode", ["html_200", "refuse_500"])
+async def test_a_control_plane_without_answers_shows_and_is_got_over(ground: Ground, mode: str) -> None:
+    ground.proxy.turn(mode)
     ground.proxy.cut()
-    # Each watch has met the page.
-    await eventually(lambda: len(ground.proxy.asked(WATCHES)) >= before + kinds)
-    ground.proxy.heal()
-    await ground.hears("after")
-    await eventually(lambda: ground.health.ready)
-
-
-async def test_pages_for_people_at_every_reconnection_are_got_over(ground: Ground) -> None:
-    ground.proxy.turn("html_200")
-    ground.proxy.cut()
-    # Neither a watch nor a list nor discovery can be read: that shows.
-    await eventually(lambda: not ground.health.ready)
-    ground.proxy.heal()
-    await ground.hears("after")
-    await eventually(lambda: ground.health.ready)
-
-
-async def test_refusing_control_plane_makes_services_unready(ground: Ground) -> None:
-    ground.proxy.turn("refuse_500")
-    ground.proxy.cut()
+    # Neither a watch nor a list nor discovery can be read.
     await eventually(lambda: ground.health.reasons().get("watches", "").startswith("no usable answer for"))
     ground.proxy.heal()
-    await eventually(lambda: ground.health.ready)
     await ground.hears("after")
+    await eventually(lambda: ground.health.ready)

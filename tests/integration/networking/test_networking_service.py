@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from msgspec import Raw, json
 
 from schemas.codec import Known, encode, subject_of
 from schemas.endpoints import PortOfSlice, ServiceSlice, SliceEndpoint
-from schemas.events.endpoints import EndpointsReleased
+from schemas.events.binding import BindingRequested, PolicyRef
+from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.eviction import EvictionRequested, EvictionTask
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, TargetCluster
+from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from schemas.keys import ObjectKey
@@ -23,21 +25,26 @@ from schemas.manifest import INLINE_BYTES, Manifest
 from services._kit.content.blobs import Blobs
 from services._kit.kube.client import ApiError, KubeClient, resource_path
 from services._kit.log.stream_port import NewMessage
+from services._rules.constants import NETWORKING_API
+from services._rules.endpoints.dispatched_slices import slice_key
+from services._rules.endpoints.multi_cluster_services import marker_key
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.cli.installation.install_crds import apply_definitions, needed_definitions
 from services.networking.app import Networking
 from services.networking.settings import NetworkingSettings
-from tests.support.facts import cluster
+from tests.support.facts import SHARED, cluster, shared, standing
 from tests.support.memory_installation import MemoryInstallation
 from tests.support.serving import api_server
 from tests.support.waiting import comes_to, eventually
 
 GROUP, API = "multicluster.x-k8s.io", "multicluster.x-k8s.io/v1alpha1"
 KEY = ObjectKey(GROUP, "serviceexports", "default", "web")
+SERVICE = ObjectKey("", "services", "default", "web")
 SERVICES = resource_path("", "v1", "services", "default")
 SLICES = resource_path("discovery.k8s.io", "v1", "endpointslices", "default")
 EXPORTS = resource_path(GROUP, "v1alpha1", "serviceexports", "default")
 IMPORTS = resource_path(GROUP, "v1alpha1", "serviceimports", "default")
+SHARED_SERVICES = resource_path("networking.karmada.io", "v1alpha1", "multiclusterservices", "default")
 INGRESSES = resource_path("networking.karmada.io", "v1alpha1", "multiclusteringresses", "default")
 INGRESS = {
     "apiVersion": "networking.karmada.io/v1alpha1",
@@ -94,13 +101,22 @@ class Ground:
                 return None
             raise
 
-    async def warnings(self) -> set[str]:
-        """Reasons of the warnings that were written."""
-        found = await self.control.get(resource_path("", "v1", "events", "default"))
-        return {item["reason"] for item in found["items"] if item["type"] == "Warning"}
+    async def told(self, *wanted: tuple[str, str]) -> None:
+        """Return once there are Events of these types with these reasons."""
+
+        async def look() -> bool:
+            found = await self.control.get(resource_path("", "v1", "events", "default"))
+            return {(item["type"], item["reason"]) for item in found["items"]} >= set(wanted)
+
+        await comes_to(f"Events {wanted}", look)
 
     async def status(self, path: str) -> dict[str, Any]:
         return (await self.control.get(f"{path}/web")).get("status") or {}
+
+    async def conditions(self, path: str) -> dict[str, tuple[str, str]]:
+        """Status and reason of each condition."""
+        found = (await self.status(path)).get("conditions") or ()
+        return {item["type"]: (item["status"], item["reason"]) for item in found}
 
 
 @pytest.fixture
@@ -128,13 +144,8 @@ async def test_exported_endpoints_come_change_and_go(ground: Ground) -> None:
 
     await comes_to("clusters", clusters, [{"cluster": "m1"}, {"cluster": "m2"}])
 
-    async def conditions() -> object:
-        found = (await ground.status(EXPORTS)).get("conditions") or ()
-        return {item["type"]: (item["status"], item["reason"]) for item in found}
-
-    await comes_to(
-        "conditions", conditions, {"Valid": ("True", "EndpointsCollected"), "Conflict": ("False", "NoConflicts")}
-    )
+    fine = {"Valid": ("True", "EndpointsCollected"), "Conflict": ("False", "NoConflicts")}
+    await comes_to("conditions", lambda: ground.conditions(EXPORTS), fine)
     derived = await ground.service_named("derived-web")
     assert derived is not None
     assert (derived["spec"]["type"], derived["spec"].get("selector")) == ("ClusterIP", None)
@@ -172,10 +183,7 @@ async def test_names_of_others_are_left_alone_and_told(ground: Ground) -> None:
     await ground.control.create(IMPORTS, IMPORT)
     await ground.exports("m1", "10.1.0.1")
 
-    async def told() -> bool:
-        return {"SyncDerivedServiceFailed", "SyncEndpointSliceFailed"} <= await ground.warnings()
-
-    await comes_to("both are told", told)
+    await ground.told(("Warning", "SyncDerivedServiceFailed"), ("Warning", "SyncEndpointSliceFailed"))
     service = await ground.service_named("derived-web")
     assert service is not None
     assert service["spec"]["selector"] == {"app": "theirs"}
@@ -195,14 +203,13 @@ async def test_names_of_others_are_left_alone_and_told(ground: Ground) -> None:
 
 async def test_an_ingress_shows_where_its_backends_are(ground: Ground) -> None:
     await ground.control.create(INGRESSES, INGRESS)
-    await eventually(lambda: _has(ground.warnings, "NoSuchService"))
+    await ground.told(("Warning", "NoSuchService"))
     spec = {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 81, "targetPort": 8080}]}
     await ground.control.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
-    await eventually(lambda: _has(ground.warnings, "NotPropagated"))
-    key = ObjectKey("", "services", "default", "web")
+    await ground.told(("Warning", "NotPropagated"))
 
     def held(name: str) -> Known:
-        return WorkRendered(cluster=name, key=key, uid="s", api_version="v1", kind="Service", digest="d")
+        return WorkRendered(cluster=name, key=SERVICE, uid="s", api_version="v1", kind="Service", digest="d")
 
     for name in ("m1", "m2"):
         await ground.exports(name, "10.1.0.1")
@@ -215,7 +222,7 @@ async def test_an_ingress_shows_where_its_backends_are(ground: Ground) -> None:
     # The addresses are those of its controller, which writes nothing else.
     address = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
     await ground.control.patch(f"{INGRESSES}/web/status", {"status": address})
-    await ground.log.given(WorkWithdrawn(cluster="m2", key=key, uid="s", api_version="v1", kind="Service"))
+    await ground.log.given(WorkWithdrawn(cluster="m2", key=SERVICE, uid="s", api_version="v1", kind="Service"))
     await comes_to("status", status, {**address, "serviceLocations": [{"name": "web", "clusters": ["m1"]}]})
     # Another one that keeps the locations has them from now on, until it takes them away.
     theirs = {"serviceLocations": [{"name": "web", "clusters": ["m3"]}]}
@@ -227,8 +234,51 @@ async def test_an_ingress_shows_where_its_backends_are(ground: Ground) -> None:
     await comes_to("status", status, {**address, "serviceLocations": every, "trafficBlockClusters": ["m3"]})
 
 
-async def _has(look: Callable[[], Awaitable[set[str]]], wanted: str) -> bool:
-    return wanted in await look()
+async def share(ground: Ground, kind: str) -> str:
+    """A user creates a MultiClusterService, and the detector records it; its uid."""
+    spec = {"types": [kind], "providerClusters": [{"name": "m1"}], "consumerClusters": [{"name": "m2"}]}
+    body = {"apiVersion": NETWORKING_API, "kind": "MultiClusterService", "metadata": {"name": "web"}, "spec": spec}
+    made = await ground.control.create(SHARED_SERVICES, body)
+    uid: str = made["metadata"]["uid"]
+    await ground.log.given(standing("m1"), standing("m2"), shared(("m1",), ("m2",), uid=uid, type=kind))
+    return uid
+
+
+async def test_what_is_shared_is_collected_and_told(ground: Ground) -> None:
+    uid = await share(ground, "CrossCluster")
+    marker = marker_key("default", "web")
+    given: dict[str, Any] = {"key": marker, "uid": uid, "api_version": NETWORKING_API, "kind": "MultiClusterService"}
+    bound: dict[str, Any] = {"key": SERVICE, "uid": "w1", "api_version": "v1", "kind": "Service", "spec": Raw(b"{}")}
+    await ground.log.given(
+        WorkRendered(cluster="m1", digest="d", suspended=True, **given),
+        BindingRequested(**bound, policy=PolicyRef(SHARED, "id-1", 1)),
+    )
+    slices = (ServiceSlice("web-a", "IPv4", (SliceEndpoint(("10.1.0.1",)),)),)
+    await ground.observed(WorkObserved(cluster="m1", key=marker, uid=uid, endpoints=slices, at=1.0))
+    both = {
+        "ServiceApplied": ("True", "ServiceAppliedSucceed"),
+        "EndpointSliceDispatched": ("True", "EndpointSliceDispatchedSucceed"),
+    }
+    await comes_to("conditions", lambda: ground.conditions(SHARED_SERVICES), both)
+    await ground.told(("Normal", "SyncServiceSucceed"), ("Normal", "DispatchEndpointSliceSucceed"))
+    (event,) = ground.log.read("endpoints.>")
+    assert isinstance(event, EndpointsCollected)
+    refusal = WorkObserved(cluster="m2", key=slice_key("default", "m1-web-a"), uid=uid, message="it exists", at=2.0)
+    await ground.observed(refusal)
+    failed = {**both, "EndpointSliceDispatched": ("False", "EndpointSliceDispatchedFailed")}
+    await comes_to("conditions", lambda: ground.conditions(SHARED_SERVICES), failed)
+
+
+async def test_load_balancers_of_members_are_shown(ground: Ground) -> None:
+    await share(ground, "LoadBalancer")
+    status = Raw(b'{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}')
+    item = ClusterStatusItem(cluster="m1", applied=True, status=status)
+    await ground.log.given(StatusRolledUp(key=SERVICE, uid="w1", items=(item,)))
+
+    async def found() -> object:
+        return await ground.status(SHARED_SERVICES)
+
+    await comes_to("status", found, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}})
 
 
 async def test_a_large_workload_is_read_when_it_is_evicted(ground: Ground) -> None:
@@ -237,14 +287,14 @@ async def test_a_large_workload_is_read_when_it_is_evicted(ground: Ground) -> No
     await ground.exports("m2", "10.2.0.1")
     both = {"imported-m1-web-a": ["10.1.0.1"], "imported-m2-web-a": ["10.2.0.1"]}
     await comes_to("slices", ground.slices, both)
-    key, service = ObjectKey("apps", "deployments", "default", "web"), ObjectKey("", "services", "default", "web")
+    key = ObjectKey("apps", "deployments", "default", "web")
     pods = {"template": {"metadata": {"labels": {"app": "web"}, "annotations": {"note": "x" * INLINE_BYTES}}}}
     digest = await Blobs(ground.log.logs["BLOBS"]).put(json.encode({"metadata": {"name": "web"}, "spec": pods}))
     selector = Raw(json.encode({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}}}))
     task = EvictionTask(from_cluster="m2", reason="ApplicationFailure", producer="ResourceBindingApplicationFailover")
     placed = PlacementDecided(key=key, uid="u", clusters=(TargetCluster("m1"), TargetCluster("m2")))
     await ground.log.given(
-        TemplateChanged(key=service, uid="s", api_version="v1", kind="Service", digest="d", manifest=selector),
+        TemplateChanged(key=SERVICE, uid="s", api_version="v1", kind="Service", digest="d", manifest=selector),
         TemplateChanged(key=key, uid="u", api_version="apps/v1", kind="Deployment", digest=digest),
         placed,
         EvictionRequested(key=key, uid="u", tasks=(task,)),

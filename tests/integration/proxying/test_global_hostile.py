@@ -15,16 +15,29 @@ from services._kit.base import answer_limits
 from services.search.proxying import list_answer
 from services.search.union.version_map import read_version
 from tests.support.endpoints import served
+from tests.support.hostile_server import HostileServer, hostile_server
 from tests.support.view_world import PREFIX, ViewWorld, config_map, pod, view_world
-from tests.support.waiting import PATIENCE, stands_still
+from tests.support.waiting import PATIENCE, eventually, stands_still
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/pods"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-
-
 HASTY = 3.0
 """Seconds for an answer, where a member never gives one; the others answer within that."""
+NO_ANSWER = {
+    "hang": 504,
+    "slow_bytes": 504,
+    "endless_body": 502,
+    "html_200": 502,
+    "wrong_types": 502,
+    "wrong_items": 502,
+    "deep_nesting": 502,
+    "repeated_continue": 502,
+    "redirect": 502,
+    "refuse_401": 502,
+    "refuse_500": 500,
+}
+"""What a member does, and the code of the answer to a caller."""
 
 
 @pytest.fixture
@@ -40,83 +53,46 @@ async def world(
         yield made
 
 
-async def hang(request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(PATIENCE)
-    return web.Response()
+@pytest.fixture
+async def member2(world: ViewWorld) -> AsyncIterator[HostileServer]:
+    """Another member, which is not followed."""
+    async with hostile_server() as made:
+        made.objects[PODS] = []
+        world.address_of("member2", made.url)
+        yield made
 
 
-async def stall(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    await response.write(b'{"kind":"ConfigMapList","items":[')
-    await asyncio.sleep(PATIENCE)
-    return response
-
-
-async def endless(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    while request.transport is not None and not request.transport.is_closing():
-        await response.write(b" " * 65536)
-    return response
-
-
-def saying(body: object, status: int = 200, **headers: str) -> Handler:
-    """A member that says the same to everything."""
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=raw, status=status, headers=headers, content_type="application/json")
-
-    return answer
-
-
-async def in_circles(request: web.Request) -> web.StreamResponse:
-    return web.json_response({"kind": "ConfigMapList", "metadata": {"continue": "again"}, "items": []})
-
-
-NO_ANSWER = {
-    "hangs": (hang, 504),
-    "stalls": (stall, 504),
-    "never ends": (endless, 502),
-    "is no JSON": (saying(b"<html>"), 502),
-    "is no list": (saying({"kind": "Pod"}), 502),
-    "has items that are none": (saying({"kind": "PodList", "items": [1]}), 502),
-    "has marks that are none": (saying({"kind": "PodList", "items": [{"metadata": {"annotations": 1}}]}), 502),
-    "is nested deeply": (saying(b'{"items":[{"metadata":' + b"[" * 100_000), 502),
-    "leads in circles": (in_circles, 502),
-    "leads elsewhere": (saying({}, 302, Location="http://elsewhere.example/"), 502),
-    "refuses the impersonator": (saying({"message": "who are you"}, 401), 502),
-    "is broken": (saying({"kind": "Status", "message": "no disk"}, 500), 500),
-    "answers with odd codes": (saying({}, 299), 502),
-}
-
-
-def in_time(*ways: str) -> pytest.MarkDecorator:
+def in_time(*modes: str) -> pytest.MarkDecorator:
     """Each way not to answer, and the time for it."""
-    cases = [(HASTY if NO_ANSWER[how][0] in (hang, stall) else PATIENCE, how) for how in ways]
-    return pytest.mark.parametrize(("world", "how"), cases, indirect=["world"], ids=ways)
+    cases = [(HASTY if NO_ANSWER[mode] == 504 else PATIENCE, mode) for mode in modes]
+    return pytest.mark.parametrize(("world", "mode"), cases, indirect=["world"], ids=modes)
 
 
 @in_time(*NO_ANSWER)
-async def test_a_list_says_which_member_failed(world: ViewWorld, how: str) -> None:
-    handler, code = NO_ANSWER[how]
+async def test_a_list_says_which_member_failed(world: ViewWorld, member2: HostileServer, mode: str) -> None:
     await world.create("member1", config_map("a"))
-    async with served(handler) as url:
-        world.address_of("member2", url)
-        refused = await world.get(MAPS, status=code)
+    member2.turn(mode)
+    refused = await world.get(MAPS, status=NO_ANSWER[mode])
     assert refused["kind"] == "Status"
     assert "cluster member2" in refused["message"]
     assert len(refused["message"]) < 3000
 
 
-@in_time("hangs", "is no JSON", "is broken", "refuses the impersonator")
-async def test_others_are_read_by_name_beside_it(world: ViewWorld, how: str) -> None:
-    await world.create("member1", config_map("a"))
-    async with served(NO_ANSWER[how][0]) as url:
+@pytest.mark.parametrize(
+    ("body", "status"), [({"kind": "PodList", "items": [{"metadata": {"annotations": 1}}]}, 200), ({}, 299)]
+)
+async def test_odd_marks_and_codes_are_the_failure_of_a_member(world: ViewWorld, body: object, status: int) -> None:
+    async with served(saying(body, status)) as url:
         world.address_of("member2", url)
-        assert (await world.get(f"{MAPS}/a"))["metadata"]["name"] == "a"
-        assert (await world.get(f"{MAPS}/b", status=NO_ANSWER[how][1]))["kind"] == "Status"
+        assert "cluster member2" in (await world.get(MAPS, status=502))["message"]
+
+
+@in_time("hang", "html_200")
+async def test_others_are_read_by_name_beside_it(world: ViewWorld, member2: HostileServer, mode: str) -> None:
+    await world.create("member1", config_map("a"))
+    member2.turn(mode)
+    assert (await world.get(f"{MAPS}/a"))["metadata"]["name"] == "a"
+    assert (await world.get(f"{MAPS}/b", status=NO_ANSWER[mode]))["kind"] == "Status"
 
 
 async def test_pages_of_large_objects_are_asked_for_in_parts(world: ViewWorld) -> None:
@@ -141,10 +117,20 @@ async def test_a_long_list_is_sent_while_it_is_read(world: ViewWorld, monkeypatc
     assert (found["kind"], found["apiVersion"]) == ("ConfigMapList", "v1")
     table = await world.get(MAPS, Accept=TABLE)
     assert len(table["rows"]) == 8
-    async with served(NO_ANSWER["is broken"][0]) as url:
-        world.address_of("member2", url)
+    async with hostile_server() as broken:
+        broken.turn("refuse_500")
+        world.address_of("member2", broken.url)
         with pytest.raises(aiohttp.ClientError):
             await world.get(MAPS)
+
+
+def saying(body: object, status: int = 200) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """A member that says the same to everything."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.json_response(body, status=status)
+
+    return answer
 
 
 async def test_rows_of_odd_objects_are_shown_all_the_same(world: ViewWorld) -> None:
@@ -153,20 +139,6 @@ async def test_rows_of_odd_objects_are_shown_all_the_same(world: ViewWorld) -> N
         world.address_of("member2", url)
         found = await world.get("/api/v1/pods", Accept=TABLE)
     assert found["rows"][0]["cells"][:2] == ["odd", "<invalid>"]
-
-
-def watch_of(*lines: object) -> Handler:
-    """A member whose watch sends these lines, and then stays silent."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        for line in lines:
-            await response.write(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
-        await asyncio.sleep(PATIENCE)
-        return response
-
-    return answer
 
 
 async def watched(world: ViewWorld) -> list[str]:
@@ -178,56 +150,37 @@ async def watched(world: ViewWorld) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "told"),
     [
-        b"<html>\n",
-        {"type": "DANCED", "object": {}},
-        {"type": "ADDED", "object": {"metadata": 1}},
-        {"type": "ADDED", "object": {"metadata": {"resourceVersion": 1}}},
-        b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n",
-        b"x" * (1 << 19),
+        (b"<html>\n", []),
+        (b'{"type":"ADDED","object":' + b"[" * 100_000 + b"\n", []),
+        (b"x" * (1 << 19), []),
+        (b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n', ["ERROR"]),
     ],
+    ids=["no JSON", "nested deeply", "too long", "too old"],
 )
-async def test_a_watch_ends_with_what_is_no_event(world: ViewWorld, line: object) -> None:
-    added = {"type": "ADDED", "object": pod("b")}
-    async with served(watch_of(added, line)) as url:
-        world.address_of("member2", url)
-        assert await watched(world) == ["ADDED"]
-
-
-async def test_a_version_that_is_too_old_ends_the_watch(world: ViewWorld) -> None:
-    gone = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
-    after = {"type": "ADDED", "object": pod("b")}
-    async with served(watch_of(gone, after)) as url:
-        world.address_of("member2", url)
-        assert await watched(world) == ["ERROR"]
+async def test_a_watch_ends_with_what_is_no_event(
+    world: ViewWorld, member2: HostileServer, line: bytes, told: list[str]
+) -> None:
+    watching = asyncio.create_task(watched(world))
+    await eventually(lambda: member2.asked("watch"))
+    member2.change("ADDED", PODS, pod("b"))
+    member2.inject(line)
+    member2.change("ADDED", PODS, pod("c"))
+    assert await watching == ["ADDED", *told]
 
 
 @pytest.mark.parametrize("world", [HASTY], indirect=True)
-async def test_a_watch_that_hangs_is_refused_in_time(world: ViewWorld) -> None:
-    async with served(hang) as url:
-        world.address_of("member2", url)
-        assert "member2" in (await world.get("/api/v1/pods?watch=true", status=504))["message"]
+async def test_a_watch_that_hangs_is_refused_in_time(world: ViewWorld, member2: HostileServer) -> None:
+    member2.turn("hang")
+    assert "member2" in (await world.get(f"{PODS}?watch=true", status=504))["message"]
 
 
-async def test_a_client_that_does_not_read_holds_its_members_up(world: ViewWorld) -> None:
+async def test_a_client_that_does_not_read_holds_its_members_up(world: ViewWorld, member2: HostileServer) -> None:
     await world.create("member1", config_map("a"))
-    sent = 0
-
-    async def flood(request: web.Request) -> web.StreamResponse:
-        nonlocal sent
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        line = json.dumps({"type": "ADDED", "object": pod("b", x="y" * 60_000)}).encode() + b"\n"
-        while request.transport is not None and not request.transport.is_closing():
-            await response.write(line)
-            sent += len(line)
-        return response
-
-    async with served(flood) as url:
-        world.address_of("member2", url)
-        async with world.session.get(f"{world.url}{PREFIX}/api/v1/pods?watch=true") as answer:
-            assert answer.status == 200
-            assert await stands_still(lambda: sent, "the member is held up") < 64 << 20
-            assert (await world.get(f"{MAPS}/a"))["metadata"]["name"] == "a"
-            answer.close()
+    member2.turn("invented_objects", "watch")
+    async with world.session.get(f"{world.url}{PREFIX}{PODS}?watch=true") as answer:
+        assert answer.status == 200
+        assert await stands_still(lambda: member2.sent, "the member is held up") < 64 << 20
+        assert (await world.get(f"{MAPS}/a"))["metadata"]["name"] == "a"
+        answer.close()

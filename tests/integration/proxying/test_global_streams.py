@@ -65,16 +65,12 @@ async def world(tmp_path: Path, kubelet: Kubelet) -> AsyncIterator[ViewWorld]:
         yield made
 
 
-async def test_logs_come_from_the_cluster_of_the_pod(world: ViewWorld, kubelet: Kubelet) -> None:
-    assert await world.get(f"{POD}/log?tailLines=5&container=main") == "first\nlast\n"
-    assert kubelet.asked == [("GET", f"{POD}/log", "tailLines=5&container=main", "admin")]
-
-
-async def test_logs_are_followed(world: ViewWorld, kubelet: Kubelet) -> None:
-    async with world.session.get(f"{world.url}{PREFIX}{POD}/log?follow=true") as answer:
+async def test_logs_are_followed_in_the_cluster_of_the_pod(world: ViewWorld, kubelet: Kubelet) -> None:
+    async with world.session.get(f"{world.url}{PREFIX}{POD}/log?follow=true&container=main") as answer:
         assert await answer.content.readline() == b"first\n"
         kubelet.more.set()
         assert await answer.content.readline() == b"last\n"
+    assert kubelet.asked == [("GET", f"{POD}/log", "follow=true&container=main", "admin")]
 
 
 async def test_a_reader_that_leaves_ends_endless_logs(world: ViewWorld, kubelet: Kubelet) -> None:

@@ -18,10 +18,10 @@ from services.search.index.change_history import ChangeHistory
 from services.search.proxying import feed_watches, kind_watches, shared_feed
 from services.search.proxying.shared_feed import Late, SharedFeed
 from services.search.registries.wanted_kinds import Wanted
-from services.search.union.provenance_marks import CACHED_FROM
 from services.search.union.version_map import VersionMap, read_version
 from tests.support.feed_world import MAPS, PATH, FeedWorld, feed_world
 from tests.support.waiting import PATIENCE, eventually
+from tests.support.watching import Watching, told, versions
 
 World = tuple[FeedWorld, aiohttp.ClientSession]
 Place = tuple[str, str]
@@ -31,23 +31,6 @@ Place = tuple[str, str]
 async def world() -> AsyncIterator[World]:
     async with feed_world() as made:
         yield made
-
-
-class Watching:
-    """The events of one open watch."""
-
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self._answer = answer
-
-    async def next(self) -> dict[str, Any]:
-        """The next event; empty at the end."""
-        async with asyncio.timeout(PATIENCE):
-            line = await self._answer.content.readline()
-        return json.loads(line) if line else {}
-
-    async def some(self, count: int) -> list[dict[str, Any]]:
-        """So many events."""
-        return [await self.next() for _ in range(count)]
 
 
 @asynccontextmanager
@@ -65,11 +48,6 @@ async def refused(world: World, query: str, **headers: str) -> dict[str, Any]:
         return await answer.json()
 
 
-def told(event: dict[str, Any]) -> tuple[str, str, str]:
-    metadata = event["object"]["metadata"]
-    return event["type"], metadata["annotations"][CACHED_FROM], metadata["name"]
-
-
 def version(event: dict[str, Any]) -> str:
     return str(event["object"]["metadata"]["resourceVersion"])
 
@@ -82,10 +60,6 @@ def now(world: World) -> str:
     """The query for what comes from now on."""
     versions = {cluster: str(number) for cluster, number in world[0].shelf.history.versions.items()}
     return f"&resourceVersion={VersionMap(versions).text()}"
-
-
-def versions_of(events: list[dict[str, Any]]) -> list[dict[str, str]]:
-    return [dict(read_version(version(event)).clusters) for event in events]
 
 
 def taken(state: dict[Place, str], events: list[dict[str, Any]]) -> dict[Place, str]:
@@ -127,7 +101,7 @@ async def test_watch_from_any_event_on_misses_nothing(world: World, seed: int) -
                 found = await later.some(119 - place)
                 assert [told(event) for event in found] == [told(event) for event in events[place + 1 :]]
                 assert taken(state, found) == final
-                assert versions_of(found[-1:]) == versions_of(events[-1:]) if found else True
+                assert not found or versions(found[-1]) == versions(events[-1])
     async with watching(world) as fresh:
         assert {told(event)[1:] for event in await fresh.some(len(there))} == there
 

@@ -165,6 +165,7 @@ async def test_watches_are_renewed_in_time_and_list_nothing_again() -> None:
         await until(lambda: len(ground.server.asked("watch")) >= 4, SOON)
         await ground.sees("new", ground.change("new"))
         assert ground.follower.lists == 1
+        assert {asked.query["timeoutSeconds"] for asked in ground.server.asked("watch")} == {"1"}
 
 
 async def test_unreadable_watch_event_is_skipped_alone() -> None:

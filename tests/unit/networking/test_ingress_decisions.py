@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from schemas.codec import Known, subject_of
-from schemas.endpoints import EndpointConditions, PortOfSlice, SliceEndpoint
+from schemas.codec import Known
+from schemas.endpoints import EndpointConditions, SliceEndpoint
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
 from schemas.events.endpoints import EndpointsCollected
 from schemas.events.work import WorkRendered, WorkWithdrawn
@@ -16,7 +16,7 @@ from schemas.manifest import Manifest
 from services.networking.ingress_decision import decide_ingress
 from services.networking.ingresses.ingress_objects import MANAGER, IngressName, IngressObjects, ShowRoutes
 from services.networking.service_objects import Tell
-from services.networking.state import NetworkingState, fold
+from tests.unit.networking.projected import HTTP, Projected
 
 NAME = IngressName("default", "shop")
 KEY = ObjectKey("", "services", "default", "web")
@@ -39,20 +39,18 @@ def offered(cluster: str, *ready: bool) -> EndpointsCollected:
     endpoints = tuple(
         SliceEndpoint((f"10.0.0.{number + 1}",), EndpointConditions(ready=each)) for number, each in enumerate(ready)
     )
-    ports = (PortOfSlice("http", port=8080),)
     place = {"cluster": cluster, "namespace": "default", "name": "web-a", "service": "web"}
-    return EndpointsCollected(**place, address_type="IPv4", endpoints=endpoints, ports=ports)
+    return EndpointsCollected(**place, address_type="IPv4", endpoints=endpoints, ports=HTTP)
 
 
-class World:
+class World(Projected):
     """A projection, and one MultiClusterIngress whose status is written as it is asked for."""
 
     def __init__(self, *events: Known) -> None:
-        self.state = NetworkingState()
+        super().__init__()
         self.objects = IngressObjects()
         self.status: Manifest = {}
-        self.seq = 0
-        self.take(*events)
+        self.follow(*events)
         port = {"name": "http", "port": 81}
         self.objects.put_service(("default", "web"), {"spec": {"ports": [port]}})
         self.put()
@@ -64,12 +62,11 @@ class World:
         spec = {"defaultBackend": backend}
         self.objects.put(("default", "shop"), {"metadata": metadata, "spec": spec, "status": self.status})
 
-    def take(self, *events: Known) -> set[IngressName]:
-        """The ingresses that are decided again."""
+    def follow(self, *events: Known) -> set[IngressName]:
+        """Take facts; the ingresses that are decided again."""
         touched: set[IngressName] = set()
         for event in events:
-            self.seq += 1
-            services = [(each.namespace, each.name) for each in fold(self.state, self.seq, subject_of(event), event)]
+            services = [(each.namespace, each.name) for each in self.take(event)]
             touched |= self.objects.leading_to([*services, *self.state.backends.take(event)])
         return touched
 
@@ -95,7 +92,7 @@ class World:
 def serving() -> World:
     """Two clusters have the Service and offer ready endpoints of it."""
     world = World(member("m1"), member("m2"), member("m3"), held("m1"), held("m2"))
-    world.take(offered("m1", True), offered("m2", True, False))
+    world.follow(offered("m1", True), offered("m2", True, False))
     return world
 
 
@@ -103,35 +100,35 @@ def test_locations_follow_the_works_of_the_service() -> None:
     world = serving()
     assert world.settle() == {"serviceLocations": [{"name": "web", "clusters": ["m1", "m2"]}]}
     assert world.warning() is None
-    assert world.take(held("m3")) == {NAME}
+    assert world.follow(held("m3")) == {NAME}
     assert world.settle() == {"serviceLocations": [{"name": "web", "clusters": ["m1", "m2", "m3"]}]}
-    assert world.take(left("m1")) == {NAME}
-    assert world.take(ClusterRemoved(name="m2", uid="c-m2")) == {NAME}
+    assert world.follow(left("m1")) == {NAME}
+    assert world.follow(ClusterRemoved(name="m2", uid="c-m2")) == {NAME}
     assert world.settle() == {"serviceLocations": [{"name": "web", "clusters": ["m3"]}]}
-    world.take(left("m3"))
+    world.follow(left("m3"))
     assert world.settle() == {}
     assert world.warning() == "NotPropagated"
 
 
 def test_only_what_leads_to_a_service_is_decided_again() -> None:
     world = serving()
-    assert world.take(held("m1"), left("m3"), member("m1")) == set()
-    assert world.take(held("m1", ObjectKey("", "services", "default", "other"))) == set()
-    assert world.take(held("m1", ObjectKey("", "services", "shop", "web"))) == set()
-    assert world.take(held("m1", ObjectKey("apps", "deployments", "default", "web"))) == set()
-    assert world.take(member("m3", "TrafficControl")) == set()
+    assert world.follow(held("m1"), left("m3"), member("m1")) == set()
+    assert world.follow(held("m1", ObjectKey("", "services", "default", "other"))) == set()
+    assert world.follow(held("m1", ObjectKey("", "services", "shop", "web"))) == set()
+    assert world.follow(held("m1", ObjectKey("apps", "deployments", "default", "web"))) == set()
+    assert world.follow(member("m3", "TrafficControl")) == set()
 
 
 def test_a_remedy_blocks_the_traffic_of_its_clusters() -> None:
     world = serving()
-    assert world.take(member("m1", "TrafficControl"), member("m3", "TrafficControl")) == {NAME}
+    assert world.follow(member("m1", "TrafficControl"), member("m3", "TrafficControl")) == {NAME}
     located = [{"name": "web", "clusters": ["m1", "m2"]}]
     assert world.settle() == {"serviceLocations": located, "trafficBlockClusters": ["m1"]}
     assert world.warning() is None
-    world.take(member("m2", "Other", "TrafficControl"))
+    world.follow(member("m2", "Other", "TrafficControl"))
     assert world.settle()["trafficBlockClusters"] == ["m1", "m2"]
     assert world.warning() == "AllClustersBlocked"
-    assert world.take(member("m1"), member("m2", "Other")) == {NAME}
+    assert world.follow(member("m1"), member("m2", "Other")) == {NAME}
     assert world.settle() == {"serviceLocations": located}
     assert world.warning() is None
 
@@ -139,7 +136,7 @@ def test_a_remedy_blocks_the_traffic_of_its_clusters() -> None:
 def test_readiness_of_endpoints_changes_the_warning() -> None:
     world = serving()
     world.settle()
-    assert world.take(offered("m1", False), offered("m2", False)) == {NAME}
+    assert world.follow(offered("m1", False), offered("m2", False)) == {NAME}
     assert world.warning() == "NoReadyEndpoint"
     # That is for the controller to see in the slices: the Service stays where it is.
     assert world.settle() == {"serviceLocations": [{"name": "web", "clusters": ["m1", "m2"]}]}

@@ -19,7 +19,8 @@ from schemas.keys import ObjectKey
 from services._rules.endpoints.derived_services import TOPOLOGY_OFF
 from services._rules.endpoints.health_gates import GONE_AFTER
 from services.networking.service_objects import PutSlice, ReadManifest
-from tests.unit.networking.test_networking_decisions import NAME, NOW, World, exporting, member, report, slices
+from tests.unit.networking.projected import NAME, slices
+from tests.unit.networking.test_networking_decisions import NOW, World, exporting, member, report
 
 WEB = ObjectKey("apps", "deployments", "default", "web")
 SERVICE = ObjectKey("", "services", "default", "web")

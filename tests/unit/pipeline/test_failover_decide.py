@@ -90,11 +90,6 @@ def leaving(*facts: Known) -> Failover:
     return start().add(*facts, tainted("m1", ("x", "NoExecute")))
 
 
-def test_healthy_object_is_not_evicted() -> None:
-    failover = start().healthy(m1=1, m2=1)
-    assert failover.decide() == FailoverDecision()
-
-
 @pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
 def test_only_no_execute_taints_evict(effect: str) -> None:
     assert start().add(tainted("m1", ("x", effect))).decide() == FailoverDecision()
@@ -224,14 +219,6 @@ def test_cluster_with_expired_toleration_stays_excluded() -> None:
     event = failover.step(NOW + 10_001)
     assert isinstance(event, EvictionFinished)
     assert failover.decide(NOW + 10_002) == FailoverDecision()
-
-
-def test_policy_sets_the_purge_mode() -> None:
-    cluster_failover = {"cluster": {"purgeMode": "Directly"}}
-    failover = leaving(binding(failover=cluster_failover))
-    (event,) = failover.decide().events
-    assert isinstance(event, EvictionRequested)
-    assert event.tasks[0].purge_mode == "Directly"
 
 
 def test_cleared_copy_is_marked_as_removed() -> None:

@@ -8,7 +8,6 @@ from schemas.codec import Known
 from schemas.events.eviction import EvictionFinished, EvictionRequested
 from services._kit.base.settings import SettingsError, load
 from services._rules.decision import Decision
-from services._rules.feature_gates import DEFAULTS, FeatureGateError, feature_gates
 from services.failover.app import Failover
 from services.failover.eviction_rate import SLOWEST, EvictionRate
 from services.failover.settings import FailoverSettings
@@ -57,13 +56,6 @@ def test_invalid_setting_is_refused_with_its_name(name: str, value: str, told: s
     with pytest.raises(SettingsError, match=told) as caught:
         load(FailoverSettings, {f"FLEETLOG_{name}": value})
     assert name in str(caught.value)
-
-
-def test_gates_not_named_keep_their_defaults() -> None:
-    gates = feature_gates(["Failover=True", "GracefulEviction=false"])
-    assert gates == {**DEFAULTS, "Failover": True, "GracefulEviction": False}
-    with pytest.raises(FeatureGateError):
-        feature_gates(["Failover"])
 
 
 class Configured(Harness):

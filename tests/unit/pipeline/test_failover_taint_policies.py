@@ -42,11 +42,6 @@ def test_condition_adds_a_taint_and_another_removes_it() -> None:
     assert apply_policies(cluster("True", *added), [both], "later") == []
 
 
-def test_existing_taint_keeps_its_value_and_time() -> None:
-    there = {**FAILED, "value": "v", "timeAdded": "before"}
-    assert apply_policies(cluster("False", there), [policy(addOnConditions=when("False"))], NOW) == [there]
-
-
 def test_not_in_ignores_an_absent_condition() -> None:
     assert apply_policies(cluster(None), [policy(addOnConditions=when("True", "NotIn"))], NOW) == []
     assert apply_policies(cluster("False"), [policy(addOnConditions=when("True", "NotIn"))], NOW) != []

@@ -45,6 +45,8 @@ def test_inner_path_is_kept_as_it_was_sent(raw: str, inner: str | None) -> None:
 def test_paths_that_could_be_read_otherwise_are_refused(path: str) -> None:
     with pytest.raises(BadPath):
         check_path(path)
+    with pytest.raises(BadPath):
+        inner_path(f"{OUTER}{path}", 6)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/a...b", "/x/.hidden/..x", "/a%2Fb", "/a%25"])

@@ -130,7 +130,17 @@ def test_metadata_alone_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{}", b"[]", b'{"type":"X","object":{}}', b'{"type":"ADDED","object":1}', b"\xff"]
+    "raw",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"type":"X","object":{}}',
+        b'{"type":"ADDED","object":1}',
+        b'{"type":"ADDED","object":{"metadata":1}}',
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":1}}}',
+        b"\xff",
+    ],
 )
 def test_what_is_no_event_is_a_bad_answer(raw: bytes) -> None:
     with pytest.raises(BadAnswer):
