@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -58,6 +59,28 @@ async def test_requests_that_waited_too_long_are_refused(
     assert counter.take("x" * 90, "d") == [True, True], "what was turned away takes no place"
     await counter.until(4)
     assert counter.attended == [["x" * 90], ["d"]]
+    await counter.line.close()
+
+
+async def test_the_next_request_waits_as_long_as_the_handler_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, sleep = Counter(), asyncio.sleep
+    paused, over = asyncio.Event(), asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        if seconds == counter.pause:
+            paused.set()
+            await over.wait()
+        else:
+            await sleep(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    counter.pause = 7.0
+    counter.take("a", "b")
+    await paused.wait()
+    assert counter.attended == [["a"]]
+    counter.pause = 0.0
+    over.set()
+    await counter.until(2)
     await counter.line.close()
 
 
