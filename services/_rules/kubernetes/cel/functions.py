@@ -80,14 +80,6 @@ def _quantity(text: str) -> Quantity:
         raise ValueError(f"quantities must match the regular expression of quantities: {error}") from None
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        parse(text)
-    except QuantityError:
-        return False
-    return True
-
-
 def _opaque_quantity(value: Quantity) -> Opaque:
     # In nano units: equal quantities are equal maps, however they are written.
     return {_QUANTITY: str(value), "@nano": str(value.nano)}
@@ -151,14 +143,6 @@ def _url(text: str) -> Opaque:
     if problem := uri_problem(text):
         raise ValueError(f"URL parse error during conversion from string: {problem}")
     return {_URL: text}
-
-
-def _is_url(text: str) -> bool:
-    try:
-        _url(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _format(name: str) -> Opaque:
@@ -299,7 +283,7 @@ FUNCTIONS: Final = (
         for one in ("int", "double", "string", "bool")
     ),
     Function("quantity", ("string",), Q, lambda text: _opaque_quantity(_quantity(text)), member=False),
-    Function("isQuantity", ("string",), "bool", _is_quantity, member=False),
+    Function("isQuantity", ("string",), "bool", _holds(_quantity), member=False),
     Function("isInteger", (Q,), "bool", _whole),
     Function("asInteger", (Q,), "int", _as_integer),
     Function("asApproximateFloat", (Q,), "double", lambda value: _of(value).nano / 1e9),
@@ -309,11 +293,8 @@ FUNCTIONS: Final = (
     *(Function("compareTo", (one, one), "int", _compare) for one in (Q, V)),
     *(Function("isGreaterThan", (one, one), "bool", lambda left, right: _compare(left, right) > 0) for one in (Q, V)),
     *(Function("isLessThan", (one, one), "bool", lambda left, right: _compare(left, right) < 0) for one in (Q, V)),
-    *(Function("semver", takes, V, _version, member=False) for takes in (("string",), ("string", "bool"))),
-    *(
-        Function("isSemver", takes, "bool", _holds(_version), member=False)
-        for takes in (("string",), ("string", "bool"))
-    ),
+    *(Function("semver", takes, V, _version, member=False) for takes in _VERSION_GIVEN),
+    *(Function("isSemver", takes, "bool", _holds(_version), member=False) for takes in _VERSION_GIVEN),
     Function("major", (V,), "int", lambda value: _signed(_version_of(value).major)),
     Function("minor", (V,), "int", lambda value: _signed(_version_of(value).minor)),
     Function("patch", (V,), "int", lambda value: _signed(_version_of(value).patch)),
@@ -321,7 +302,7 @@ FUNCTIONS: Final = (
     Function("format.named", ("string",), f"optional({F})", _format, member=False),
     Function("validate", (F, "string"), "optional(list(string))", _validate),
     Function("url", ("string",), U, _url, member=False),
-    Function("isURL", ("string",), "bool", _is_url, member=False),
+    Function("isURL", ("string",), "bool", _holds(_url), member=False),
     Function("getScheme", (U,), "string", _part(lambda parts: parts.scheme)),
     Function("getHost", (U,), "string", _part(lambda parts: parts.netloc.rpartition("@")[2])),
     Function("getHostname", (U,), "string", _part(lambda parts: parts.hostname or "")),
