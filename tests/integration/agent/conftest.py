@@ -42,6 +42,7 @@ from services.registrar.settings import RegistrarSettings
 from tests.integration.agent.hostile_agent import FOR_ALL, POLICY, SECRET, THEIR_UID, THEIRS, HostileAgent
 from tests.integration.agent.hub_servers import HubServer, Users, new_user
 from tests.natsserver import find_binary
+from tests.support.kubeconfigs import kubeconfig as kubeconfig_of
 from tests.support.waiting import PATIENCE, eventually
 
 KEYS = KEY, OTHER, LATE = [ObjectKey("", "configmaps", "default", name) for name in ("web", "other", "late")]
@@ -258,18 +259,7 @@ async def member(tmp_path: Path) -> AsyncIterator[Member]:
     )
     await server.start()
     kubeconfig = tmp_path / "member.kubeconfig"
-    kubeconfig.write_bytes(
-        msgspec.yaml.encode(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "m", "cluster": {"server": server.url}}],
-                "users": [{"name": "m", "user": {"token": "admin"}}],
-                "contexts": [{"name": "m", "context": {"cluster": "m", "user": "m"}}],
-                "current-context": "m",
-            }
-        )
-    )
+    kubeconfig.write_bytes(msgspec.yaml.encode(kubeconfig_of(server.url, {"token": "admin"})))
     client = await KubeClient.from_kubeconfig(kubeconfig)
     yield Member(server, client, kubeconfig)
     await client.close()

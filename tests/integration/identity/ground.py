@@ -52,6 +52,7 @@ from services.scheduler.app import Scheduler
 from services.scheduler.settings import SchedulerSettings
 from tests.faults.proxy import Proxy
 from tests.support.closing import closing
+from tests.support.kubeconfigs import kubeconfig as kubeconfig_of
 from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
@@ -214,15 +215,7 @@ class Ground:
 
     def write_kubeconfig(self, url: str) -> None:
         """Have the services use an address."""
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        self.kubeconfig.write_bytes(msgspec.json.encode(config))
+        self.kubeconfig.write_bytes(msgspec.json.encode(kubeconfig_of(url, {"token": TOKEN})))
 
     async def facts(self) -> list[Known]:
         """Every fact on the log."""

@@ -40,6 +40,7 @@ from services.apiserver.store.memory_store import MemoryStore
 from services.status_aggregator.app import StatusAggregator
 from services.status_aggregator.settings import AggregatorSettings
 from tests.support.facts import binding, cluster, placement, template
+from tests.support.kubeconfigs import kubeconfig as kubeconfig_of
 from tests.support.memory_bus import MemoryBus
 from tests.support.memory_log import MemoryLog
 from tests.support.waiting import eventually
@@ -225,15 +226,7 @@ async def control_plane(directory: Path, *definitions: Manifest) -> AsyncIterato
     server = ApiServer(MemoryStore(), builtin_registry(), Settings(data_dir=directory, tokens=tokens, tls=False))
     await server.start()
     kubeconfig = directory / "kubeconfig"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-        "users": [{"name": "u", "user": {"token": "admin"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "x",
-    }
-    kubeconfig.write_bytes(msgspec.json.encode(config))
+    kubeconfig.write_bytes(msgspec.json.encode(kubeconfig_of(server.url, {"token": "admin"})))
     client = KubeClient.from_token(server.url, "admin")
     control = Control(client, kubeconfig)
     try:
