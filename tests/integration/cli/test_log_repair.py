@@ -23,7 +23,7 @@ from services.cli.common.layout import Installation, Layout
 from services.cli.common.logbook import LogAccess, streams
 from services.cli.log import repair as log_repair
 from services.cli.log.disk.files import damage as find_damage
-from services.cli.log.disk.files import guarded, refused_file, sentence
+from services.cli.log.disk.files import damaged_blocks, guarded, refused_file, sentence
 from services.cli.log.fact_recovery import served
 from services.cli.log.log_options import RepairOptions
 from services.cli.log.repair import repair
@@ -135,6 +135,14 @@ async def test_one_changed_byte_is_mended(
     assert await repair(filled.directory, QUARANTINE) == 0
     assert await loaded(filled) == WHOLE
     assert await repair(filled.directory, RepairOptions()) == 0
+
+
+async def test_a_checking_server_that_ends_is_told_of(filled: Layout, tmp_path: Path) -> None:
+    binary = tmp_path / "nats-server"
+    binary.write_text("#!/bin/sh\necho no room\nexit 3\n")
+    binary.chmod(0o755)
+    with pytest.raises(OSError, match="ended with code 3: no room"):
+        damaged_blocks(store_of(filled), str(binary), all_of_them=True)
 
 
 async def test_a_dry_run_changes_nothing(filled: Layout) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,8 @@ _META: Final = ("meta.inf", "meta.sum")
 _START_SECONDS: Final = 120.0
 _CONFIG: Final = """
 server_name: check
-listen: 127.0.0.1:{port}
+listen: "127.0.0.1:-1"
+ports_file_dir: "{ports}"
 jetstream {{ store_dir: "{store}" }}
 """
 
@@ -156,15 +156,13 @@ def _serve(scratch: Path, directories: Sequence[Path], binary: str) -> None:
     streams.mkdir(parents=True)
     for directory in directories:
         directory.rename(streams / directory.name)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     config = scratch / "check.conf"
-    config.write_text(_CONFIG.format(port=port, store=root), encoding="utf-8")
-    with (scratch / "check.log").open("ab") as output:
+    config.write_text(_CONFIG.format(ports=scratch, store=root), encoding="utf-8")
+    log = scratch / "check.log"
+    with log.open("wb") as output:
         process = subprocess.Popen([binary, "-c", str(config)], stdout=output, stderr=output)
         try:
-            _until_listening(port, process)
+            _until_listening(scratch / f"{Path(binary).name}_{process.pid}.ports", process, log)
         finally:
             process.kill()
             process.wait()
@@ -175,15 +173,17 @@ def _serve(scratch: Path, directories: Sequence[Path], binary: str) -> None:
     shutil.rmtree(root)
 
 
-def _until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
+def _until_listening(ports: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once a server has noted its ports, which it does when its log is loaded; raises OSError."""
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.01)
-    raise OSError(f"a nats-server on a copy of the log did not start within {_START_SECONDS:g} s")
+    while not ports.exists():
+        code = process.poll()
+        if code is not None:
+            said = log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise OSError(f"a nats-server on a copy of the log ended with code {code}: {said}")
+        if time.monotonic() > deadline:
+            raise OSError(f"a nats-server on a copy of the log did not start within {_START_SECONDS:g} s")
+        time.sleep(0.01)
 
 
 def content_of(path: Path) -> tuple[bytes, bool]:
