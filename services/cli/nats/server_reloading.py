@@ -140,8 +140,11 @@ class Reloader:
             f"{SERVER} (process {process}) does not take its changed files and goes on with what it had; "
             "its own log says why. Do not restart it before they are put right"
         )
-        (self._wanted.state / _REFUSED).write_text(text + "\n", encoding="utf-8")
         _say(f"error: {text}")
+        # Whoever sees the file finds all of it.
+        whole = self._wanted.state / f".{_REFUSED}"
+        whole.write_text(text + "\n", encoding="utf-8")
+        whole.replace(self._wanted.state / _REFUSED)
 
     async def _asked(self) -> float | None:
         return await asyncio.to_thread(_load_time, self._wanted.monitor)
