@@ -1,8 +1,8 @@
 """Folds requests, placements, evictions and deschedulings of one object into the clusters that hold it; the only fold.
 
 An eviction stays in force, finished or not, until a placement exists that was decided with it in view (`as_of` at or
-after the eviction): a restart in between can neither resurrect a copy nor lose one. Replicas that were taken
-back stay so until any later placement.
+after the eviction): a restart in between can neither resurrect a copy nor lose one. Until then, a cluster that need not
+be left any more holds what it held before. Replicas that were taken back stay so until any later placement.
 
 Sources: docs/sources.md#rendering, #failover, #descheduler.
 """
@@ -69,8 +69,7 @@ def effective(
     kept: set[str] = set()
     if eviction is not None and eviction.uid == binding.uid:
         if placed_as_of < eviction_seq:
-            gone = evicted_clusters(eviction)
-            targets = {name: target for name, target in targets.items() if name not in gone}
+            targets = {target.name: target for target in _after_eviction(targets.values(), eviction)}
         kept = {name for name in _holding_on(eviction) if name not in targets}
     for target in required_by:
         targets.setdefault(target.name, target)
@@ -96,8 +95,16 @@ def current_targets(
     targets = with_descheduling(placement, placement_seq, descheduling)
     if eviction is None or eviction.uid != placement.uid or placement.provenance.as_of >= eviction_seq:
         return targets
+    return _after_eviction(targets, eviction)
+
+
+def _after_eviction(targets: Iterable[TargetCluster], eviction: EvictionEvent) -> tuple[TargetCluster, ...]:
+    """The targets of a placement that has not seen an eviction, sorted by name."""
     gone = evicted_clusters(eviction)
-    return tuple(target for target in targets if target.name not in gone)
+    found = {target.name: target for target in targets if target.name not in gone}
+    for target in eviction.returned:
+        found.setdefault(target.name, target)
+    return tuple(found[name] for name in sorted(found))
 
 
 def with_descheduling(

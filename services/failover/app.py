@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import structlog
 from msgspec.structs import replace
@@ -15,6 +16,18 @@ from services.failover.eviction_rate import EvictionRate
 from services.failover.metrics import register
 from services.failover.settings import FailoverSettings
 from services.failover.state import FailoverState, fold
+
+_MOST_NAMED: Final = 20
+
+
+def postponed_of(state: FailoverState) -> dict[str, str]:
+    """What the first evictions that are put off wait for, by object and cluster."""
+    found = (
+        (f"{key} in {waiting.cluster}", waiting.reason)
+        for key in islice(state.postponed, _MOST_NAMED)
+        for waiting in state.objects[key].postponed
+    )
+    return dict(found)
 
 
 class Failover(ObjectDecider[FailoverState]):
@@ -30,13 +43,14 @@ class Failover(ObjectDecider[FailoverState]):
     def __init__(self, settings: FailoverSettings) -> None:
         self._rules = settings.rules()
         self._pace = EvictionRate(settings.resource_eviction_rate)
-        self._problems: dict[ObjectKey, str] = {}
         self._log: Any = structlog.get_logger()
 
     async def start(self, context: Context[FailoverState, ObjectKey]) -> None:
         """Offer the metrics."""
         await super().start(context)
-        register(context.metrics, context.projection.state, self._pace, self._problems)
+        state = context.projection.state
+        register(context.metrics, state, self._pace)
+        context.health.fact("postponed", lambda: postponed_of(state))
 
     async def on_following(self) -> None:
         """Another instance gives turns now."""
@@ -50,12 +64,6 @@ class Failover(ObjectDecider[FailoverState]):
         elif (turn := self._pace.turn(key, now, state.last_eviction)) > now:
             decision = decide(state, key, now, self._rules, in_turn=False)
             decision = replace(decision, wake_at=turn if decision.wake_at is None else min(turn, decision.wake_at))
-        self._remember(key, decision.problem)
+        for waiting in decision.postponed if decision.events else ():
+            self._log.warning("eviction postponed", key=str(key), cluster=waiting.cluster, reason=waiting.reason)
         return decision
-
-    def _remember(self, key: ObjectKey, problem: str) -> None:
-        if not problem:
-            self._problems.pop(key, None)
-        elif self._problems.get(key) != problem:
-            self._problems[key] = problem
-            self._log.warning("eviction postponed", key=str(key), reason=problem)

@@ -10,27 +10,30 @@ from msgspec.structs import replace
 
 from schemas.envelope import Provenance
 from schemas.events.binding import BindingRequested
-from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested, EvictionTask, Postponed
 from schemas.events.placement import PlacementDecided
 from schemas.events.rollup import ClusterStatusItem, StatusRolledUp
 from schemas.keys import ObjectKey
 from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.decision import Decision
+from services._rules.effective import REMOVED_AT_ONCE
 from services._rules.failover import application_failover as application
 from services._rules.failover.eviction_requests import Target, evict, removed
-from services._rules.failover.eviction_tasks import Assessment, assess, expires_at, next_look
+from services._rules.failover.eviction_tasks import assess, next_look
 from services._rules.failover.replacement_health import health_by_cluster
 from services._rules.failover.state_preservation import StateError, preserved_state
 from services._rules.failover.taint_eviction import AppliedPlacementError, cluster_purge_mode, stay, tolerations_of
 from services._rules.generations import next_change
-from services._rules.kubernetes.taints import Toleration, matching_tolerations
+from services._rules.kubernetes.taints import Toleration
 from services._rules.scheduling.decoding import binding_view
 from services._rules.scheduling.reschedule_triggers import placement_changed
 from services.failover.state import FailoverState, Moving
 
 Tasks = tuple[EvictionTask, ...]
 
+_LONGEST: Final = 300
+"""Characters of a reason that are recorded."""
 _SOON: Final = 0.001  # a deadline is over once it lies in the past, not at the moment itself
 
 
@@ -46,12 +49,12 @@ class Rules(Struct, frozen=True, kw_only=True):
 class FailoverDecision(Decision, frozen=True):
     """The eviction fact to append, if any.
 
-    `by_taint`: the event makes the object leave a tainted cluster. `problem` is why it should leave a
-    cluster but cannot be moved yet.
+    `by_taint`: the event makes the object leave a tainted cluster. `postponed` are the clusters that it should leave
+    but cannot be moved out of yet.
     """
 
     by_taint: bool = False
-    problem: str = ""
+    postponed: tuple[Postponed, ...] = ()
 
 
 class _Draft:
@@ -60,9 +63,11 @@ class _Draft:
     def __init__(self, targets: tuple[Target, ...], tasks: Tasks) -> None:
         self.targets = targets
         self.tasks = tasks
+        self.ended: list[str] = []
+        self.returned: list[Target] = []
+        self.postponed: dict[str, str] = {}
         self.wake: list[float] = []
         self.by_taint = False
-        self.problem = ""
 
 
 _NOTHING: Final = FailoverDecision()
@@ -89,88 +94,103 @@ def decide(state: FailoverState, key: ObjectKey, now: float, rules: Rules, *, in
         return _NOTHING
     before = moving.tasks
     where = moving.effective(state.clusters)
-    ended: tuple[str, ...] = ()
     draft = _Draft(where.targets, before)
     if before:
-        assessment = assess(
-            before,
-            now,
-            timeout=rules.timeout,
-            scheduled=_answered(moving, binding),
-            targets=[target.name for target in where.targets],
-            health=health_by_cluster(_items(moving, binding), where.targets),
-        )
-        ended = assessment.ended
-        draft.tasks = _held_back(before, assessment, state, moving, now, rules)
-        if moving.rollup is not None and moving.rollup.uid == binding.uid:
-            draft.tasks = removed(draft.tasks, moving.rollup.cleared)
+        _assess(draft, state, moving, binding, now, rules)
     if rules.taint_eviction and in_turn:
         _leave_tainted(draft, state, moving, binding, now, rules)
+    elif rules.taint_eviction:
+        draft.postponed.update((item.cluster, item.reason) for item in moving.postponed)
     if moving.cares_for_health:
         _leave_unhealthy(draft, moving, binding, now, rules)
-    # What is held back has expired: no time ends it.
-    expires = next_look([task for task in draft.tasks if expires_at(task, rules.timeout) >= now], rules.timeout)
+    expires = next_look(draft.tasks, rules.timeout)
     if expires is not None:
         draft.wake.append(expires + _SOON)
     wake_at = min(draft.wake, default=None)
-    if draft.tasks == before:
-        # Nothing ended, or what did is held back as it is.
-        return FailoverDecision(wake_at=wake_at, problem=draft.problem)
-    event = _event(moving, binding, draft.tasks, ended)
-    return FailoverDecision((event,), wake_at, by_taint=draft.by_taint, problem=draft.problem)
+    postponed = tuple(Postponed(name, reason[:_LONGEST]) for name, reason in sorted(draft.postponed.items()))
+    if draft.tasks == before and postponed == moving.postponed:
+        return FailoverDecision(wake_at=wake_at, postponed=postponed)
+    event = _event(moving, binding, draft, postponed)
+    return FailoverDecision((event,), wake_at, by_taint=draft.by_taint, postponed=postponed)
 
 
-def _held_back(
-    before: Tasks, assessment: Assessment, state: FailoverState, moving: Moving, now: float, rules: Rules
-) -> Tasks:
-    """Tasks that go on, with those that are over but without which the object would come right back.
+def _assess(
+    draft: _Draft, state: FailoverState, moving: Moving, binding: BindingRequested, now: float, rules: Rules
+) -> None:
+    """End the tasks that are over by time or by a replacement, and those whose reason is gone.
 
-    The scheduler takes a toleration for one without end. Where its seconds are over, the cluster would be chosen again
-    and left again, at once and for ever: the task stays until the taint is gone, but no longer keeps the copy.
+    A cluster that need not be left any more and still has its copy is a target again. A copy that is removed before
+    anything new comes is lost in any case: its task ends when it is gone.
     """
-    if not assessment.ended or not rules.taint_eviction:
-        return assessment.kept
+    assessment = assess(
+        draft.tasks,
+        now,
+        timeout=rules.timeout,
+        scheduled=_answered(moving, binding),
+        targets=[target.name for target in draft.targets],
+        health=health_by_cluster(_items(moving, binding), draft.targets),
+    )
     kept = {task.from_cluster: task for task in assessment.kept}
-    for task in before:
-        if task.from_cluster in assessment.ended and _would_return(task, state, moving, now):
-            kept[task.from_cluster] = replace(task, purge_mode="Directly", removed=True)
-    return tuple(kept[task.from_cluster] for task in before if task.from_cluster in kept)
+    rollup = moving.rollup
+    cleared = rollup.cleared if rollup is not None and rollup.uid == binding.uid else ()
+    tasks = []
+    for task in removed([kept.get(task.from_cluster, task) for task in draft.tasks], cleared):
+        name = task.from_cluster
+        pointless = not assessment.replaced and _reason_is_gone(task, state, moving, now)
+        if name not in state.clusters:
+            draft.ended.append(name)
+        elif pointless and task.purge_mode not in REMOVED_AT_ONCE:
+            draft.returned.append(Target(name, task.replicas))
+        elif name in kept and not (pointless and task.removed):
+            tasks.append(task)
+        else:
+            draft.ended.append(name)
+    draft.tasks = tuple(tasks)
 
 
-def _would_return(task: EvictionTask, state: FailoverState, moving: Moving, now: float) -> bool:
-    taints = state.clusters.get(task.from_cluster, ())
-    if task.reason != const.EVICTION_REASON_TAINT_UNTOLERATED or not taints:
+def _reason_is_gone(task: EvictionTask, state: FailoverState, moving: Moving, now: float) -> bool:
+    """Whether a taint drove the object out of a cluster that it might stay in by now; tasks of others are not."""
+    if task.producer != const.EVICTION_PRODUCER_TAINT_MANAGER or task.suppress_deletion is not None:
         return False
+    taints = state.clusters.get(task.from_cluster, ())
     try:
-        tolerations = tolerations_of(_applied(moving) or b"")
+        return not taints or not stay(taints, tolerations_of(_applied(moving) or b""), now).leave
     except AppliedPlacementError:
         return False
-    tolerated, _ = matching_tolerations(taints, tolerations)
-    return tolerated and stay(taints, tolerations, now).leave
 
 
-def _event(moving: Moving, binding: BindingRequested, tasks: Tasks, ended: tuple[str, ...]) -> EvictionEvent:
-    """The fact about these tasks, with the clusters that were left earlier and that no placement has seen yet."""
+def _event(moving: Moving, binding: BindingRequested, draft: _Draft, postponed: tuple[Postponed, ...]) -> EvictionEvent:
+    """The fact about these tasks, with what became of clusters before as far as no placement has seen it."""
     unseen: tuple[str, ...] = ()
-    eviction, placed = moving.eviction, moving.placed
-    if eviction is not None and eviction.uid == binding.uid:
-        as_of = placed.provenance.as_of if placed is not None else 0
-        if as_of < moving.eviction_seq:
-            named = {*ended, *(task.from_cluster for task in tasks)}
-            unseen = tuple(sorted({*eviction.left, *eviction.unseen} - named))
-    seen, changes = _seen(moving), next_change(eviction, binding.uid)
-    if tasks:
+    eviction, placed, tasks = moving.eviction, moving.placed, draft.tasks
+    ended, returned = tuple(draft.ended), draft.returned
+    changes = next_change(eviction, binding.uid) - (tasks == moving.tasks)
+    seen_until = placed.provenance.as_of if placed is not None else 0
+    if eviction is not None and eviction.uid == binding.uid and seen_until < moving.eviction_seq:
+        named = {*ended, *(task.from_cluster for task in tasks), *(target.name for target in returned)}
+        returned = [*returned, *(target for target in eviction.returned if target.name not in named)]
+        unseen = tuple(sorted({*eviction.left, *eviction.unseen} - named))
+    seen = _seen(moving)
+    if tasks or postponed:
         return EvictionRequested(
             key=binding.key,
             uid=binding.uid,
             tasks=tasks,
             left=ended,
             unseen=unseen,
+            returned=tuple(sorted(returned)),
+            postponed=postponed,
             changes=changes,
             provenance=seen,
         )
     return EvictionFinished(
-        key=binding.key, uid=binding.uid, left=ended, unseen=unseen, changes=changes, provenance=seen
+        key=binding.key,
+        uid=binding.uid,
+        left=ended,
+        unseen=unseen,
+        returned=tuple(sorted(returned)),
+        changes=changes,
+        provenance=seen,
     )
 
 
@@ -216,7 +236,7 @@ def _leave_tainted(
     try:
         tolerations: tuple[Toleration, ...] = tolerations_of(_applied(moving) or b"")
     except AppliedPlacementError as error:
-        draft.problem = str(error)
+        draft.postponed.update((target.name, str(error)) for target in tainted)
         return
     failover: Manifest | None = None
     for target in tainted:
@@ -230,7 +250,7 @@ def _leave_tainted(
         try:
             kept = _state_of(failover.get("cluster") or {}, moving, binding, target.name, rules)
         except StateError as error:
-            draft.problem = str(error)
+            draft.postponed[target.name] = str(error)
             continue
         task = EvictionTask(
             from_cluster=target.name,
@@ -294,7 +314,7 @@ def _leave_unhealthy(draft: _Draft, moving: Moving, binding: BindingRequested, n
             producer=application.PRODUCER if binding.key.namespace else application.PRODUCER_CLUSTER_WIDE,
         )
     except (StateError, application.PurgeRefused) as error:
-        draft.problem = str(error)
+        draft.postponed.update((name, str(error)) for name in failure.evict)
         return
     draft.targets = targets
     draft.tasks = tuple(task if task.created_at else replace(task, created_at=now) for task in tasks)

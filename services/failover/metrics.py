@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from schemas.events.eviction import EvictionFinished, EvictionRequested
-from schemas.keys import ObjectKey
 from services._kit.base.metrics import KitMetrics, exponential
 from services.failover.eviction_rate import EvictionRate
 from services.failover.state import FailoverState
 
 
-def register(metrics: KitMetrics, state: FailoverState, pace: EvictionRate, problems: Mapping[ObjectKey, str]) -> None:
+def register(metrics: KitMetrics, state: FailoverState, pace: EvictionRate) -> None:
     """Offer what is on the move."""
     reads, name = metrics.reads, metrics.service
     reads.gauge(
@@ -26,7 +25,7 @@ def register(metrics: KitMetrics, state: FailoverState, pace: EvictionRate, prob
         lambda: sum(bool(taints) for taints in state.clusters.values()),
     )
     reads.gauge("failover_waiting", "Objects that wait for their turn to leave", lambda: pace.waiting)
-    reads.gauge("failover_postponed", "Objects that should leave but cannot be moved yet", lambda: len(problems))
+    reads.gauge("failover_postponed", "Objects that should leave but cannot be moved yet", lambda: len(state.postponed))
 
     def kinds() -> Iterable[tuple[tuple[str, ...], float]]:
         count = Counter(

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from schemas.codec import Known
 from schemas.events.binding import BindingReleased, BindingRequested
 from schemas.events.cluster import ClusterChanged, ClusterRemoved
-from schemas.events.eviction import EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionFinished, EvictionRequested, Postponed
 from schemas.events.rollup import StatusRolledUp
 from schemas.keys import ObjectKey
 from services._rules.facets import FacetEvent, ObjectFacets, ObjectStates, is_of_facet
@@ -28,6 +28,12 @@ class Moving(ObjectFacets):
     cares_for_health: bool = False
     """Whether its policy asks to leave clusters where it is unhealthy."""
 
+    @property
+    def postponed(self) -> tuple[Postponed, ...]:
+        """Clusters that are on record as left as soon as something arrives."""
+        eviction = self.eviction
+        return eviction.postponed if isinstance(eviction, EvictionRequested) and eviction.uid == self.uid else ()
+
 
 class FailoverState(ObjectStates[Moving]):
     """The projection; `clusters` has the NoExecute taints of every member."""
@@ -35,6 +41,8 @@ class FailoverState(ObjectStates[Moving]):
     kind = Moving
     writes = "eviction"
     clusters: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
+    postponed: set[ObjectKey] = field(default_factory=set)
+    """Objects that should leave a cluster and cannot be moved yet."""
     last_eviction: float = 0.0
     """When the latest eviction was requested, in seconds since 1970."""
 
@@ -88,9 +96,10 @@ def _concerns(state: FailoverState, moving: Moving, event: FacetEvent) -> bool:
             moving.unhealthy_since = {
                 item.cluster: since.get(item.cluster, at) for item in event.items if item.health == UNHEALTHY
             }
-            return bool(moving.tasks) or moving.cares_for_health
+            return bool(moving.tasks or moving.postponed) or moving.cares_for_health
         case EvictionRequested() | EvictionFinished():
-            if isinstance(event, EvictionRequested):
+            (state.postponed.add if moving.postponed else state.postponed.discard)(event.key)
+            if isinstance(event, EvictionRequested) and event.tasks:
                 state.last_eviction = max(state.last_eviction, event.provenance.decided_at)
             return True
         case _:

@@ -33,6 +33,7 @@ from services._rules.generations import changes_of, generation_of
 from services._rules.kubernetes.quantity import Quantity, QuantityError
 from services._rules.policies.cluster_affinity import unknown_clusters
 from services._rules.scheduling.decoding import binding_view
+from services._rules.scheduling.filters import at_moment
 from services._rules.scheduling.outcome import outcome
 from services._rules.scheduling.reschedule_triggers import RESCHEDULE, reschedule_due, trigger
 from services._rules.scheduling.schedule import GroupAttempt, Stepped, schedule_groups
@@ -158,6 +159,7 @@ def _decide(
     asked = asked_requests(state, scheduled)
     try:
         view = binding_view(spec_with_targets(spec, targets, scheduled.tasks))
+        view = at_moment(state.clusters, view, datetime.fromtimestamp(_moment(scheduled, now), UTC))
         why = _why(state, binding, view, status, placed, targets, rules.options) or requests_changed(state, scheduled)
         if why is None:
             return None, None, None
@@ -217,6 +219,12 @@ def waits_until(
         return None
 
 
+def _moment(scheduled: Scheduled, now: float) -> float:
+    """Now, and not before an eviction that it follows: a toleration that is over for failover is over here."""
+    eviction = scheduled.eviction
+    return max(now, eviction.provenance.decided_at) if eviction is not None else now
+
+
 def _answers_request(view: BindingView, status: Status, now: float) -> bool:
     """Whether a success now is the answer to a request for a new schedule, also when nothing moves by it."""
     asked = view.reschedule_triggered_at
@@ -253,8 +261,8 @@ def _why(
         return f"rescheduled because of WorkloadRebalancer {', '.join(binding.reschedule.by)}"
     if due is not None:
         return due.reason
-    if placed is not None and len(targets) != len(placed.clusters):
-        return "a target cluster was evicted"
+    if placed is not None and [item.name for item in targets] != [item.name for item in placed.clusters]:
+        return "an eviction changed the target clusters"
     for target in targets:
         if target.name not in state.clusters.by_name:
             return f"target cluster {target.name} is no member any more"

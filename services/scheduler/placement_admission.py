@@ -90,7 +90,8 @@ def admitted(
         if refusal is not None:
             event, lack = _refused(scheduled, event, refusal, now), change(after, before)
     if isinstance(event, PlacementFailed) and isinstance(placed, PlacementFailed) and fails_alike(placed, event):
-        return None, considered, lack
+        # Clusters that an eviction gave back are left by a new fact only.
+        return (event if scheduled.targets != placed.clusters else None), considered, lack
     return event, considered, lack
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from schemas.codec import Known
 from schemas.events.binding import BindingRequested
 from schemas.events.descheduling import ReplicasDescheduled
-from schemas.events.eviction import EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.observed import WorkObserved
 from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import StatusRolledUp
@@ -79,9 +79,9 @@ def announce(state: AggregatorState, event: Known, known: Before = NOTHING_BEFOR
         case PlacementDecided() | PlacementFailed():
             binding = _binding(state, event.key, event.uid)
             return _placed(binding, event) if binding is not None else ()
-        case EvictionRequested() | EvictionFinished() if event.left:
+        case EvictionRequested() | EvictionFinished():
             binding = _binding(state, event.key, event.uid)
-            return _evicted(binding, event.left) if binding is not None else ()
+            return _evicted(binding, event) if binding is not None else ()
         case ReplicasDescheduled():
             binding = _binding(state, event.key, event.uid)
             message = descheduled_words(event)
@@ -128,15 +128,16 @@ def _placed(binding: BindingRequested, event: PlacementDecided | PlacementFailed
     return _both(binding, "ScheduleBindingSucceed", message, event.scheduler)
 
 
-def _evicted(binding: BindingRequested, left: Sequence[str]) -> list[Note]:
+def _evicted(binding: BindingRequested, event: EvictionEvent) -> list[Note]:
     component = f"{_prefix(binding)}-graceful-eviction-controller"
-    return [
-        note
-        for cluster in left
-        for note in _both(
-            binding, "EvictWorkloadFromClusterSucceed", f"Evict from cluster {cluster} succeed.", component
-        )
-    ]
+    notes: list[Note] = []
+    for cluster in event.left:
+        message = f"Evict from cluster {cluster} succeed."
+        notes += _both(binding, "EvictWorkloadFromClusterSucceed", message, component)
+    for waiting in event.postponed if isinstance(event, EvictionRequested) else ():
+        message = f"Evict from cluster {waiting.cluster} failed, and is tried again: {waiting.reason}."
+        notes += _both(binding, "EvictWorkloadFromClusterFailed", message, component, warning=True)
+    return notes
 
 
 def _summed(binding: BindingRequested, event: StatusRolledUp) -> list[Note]:

@@ -43,6 +43,7 @@ from tests.support.log_states import SERVICES, decided_again, decided_at_end, fo
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs"
 FIRST = "0d78381"
+GIVEN_BACK = {"0d78381": ["deployments.apps/default/moving"]}
 VERSIONS = sorted({FIRST} | {path.name.split("-")[1].split(".")[0] for path in LOGS.glob("log-*.jsonl.gz")})
 
 pytestmark = pytest.mark.parametrize("version", VERSIONS)
@@ -200,6 +201,9 @@ def test_new_leader_decides_what_the_old_version_would(version: str) -> None:
     for failure in decided["placements"].values():
         # This version adds which clusters of the placement are no members.
         failure[2] = failure[2].partition(" Named in the placement")[0]
+    # This version gives an object back to a cluster whose taint is gone; the former left it at the timeout.
+    for key in GIVEN_BACK.get(version, ()):
+        assert decided["evictions"].pop(key) == "EvictionFinished"
     assert decided == expected(version)["decided_at_end"]
     assert {name for name, _, _ in decided["placements"].values()} <= {"PlacementFailed"}
 

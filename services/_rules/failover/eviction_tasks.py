@@ -14,10 +14,11 @@ HEALTHY: Final = "Healthy"
 
 
 class Assessment(Struct, frozen=True):
-    """Tasks that stay, in order, and the clusters of those that ended."""
+    """Tasks that stay, in order, the clusters of those that ended, and whether replacements are up."""
 
     kept: tuple[EvictionTask, ...] = ()
     ended: tuple[str, ...] = ()
+    replaced: bool = False
 
 
 def assess(
@@ -45,7 +46,7 @@ def assess(
             kept.append(task)
         else:
             ended.append(task.from_cluster)
-    return Assessment(tuple(kept), tuple(ended))
+    return Assessment(tuple(kept), tuple(ended), replaced)
 
 
 def _stays(task: EvictionTask, now: float, timeout: float, *, replaced: bool) -> bool:

@@ -16,7 +16,7 @@ from schemas.events.control_plane import AbsenceConfirmed, AbsenceHeld, AbsenceR
 from schemas.events.descheduling import ReplicasDescheduled
 from schemas.events.endpoints import EndpointsCollected, EndpointsReleased
 from schemas.events.estimate import CapacityEstimated, ClusterEstimate
-from schemas.events.eviction import EvictionFinished, EvictionRequested
+from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
 from schemas.events.lease import LeaseTaken
 from schemas.events.observed import WorkObserved
 from schemas.events.parked import KeyDropped, KeyParked, KeyRetried
@@ -48,14 +48,8 @@ def summarize(event: Known, before: Known | None = None) -> str:
             return _binding(event, before)
         case PlacementDecided() | PlacementFailed() | PlacementReleased():
             return _placement(event, before)
-        case EvictionRequested():
-            tasks = (
-                _joined(f"leave {task.from_cluster}: {task.reason}", task.purge_mode, _short(task.message))
-                for task in event.tasks
-            )
-            return "; ".join([*([f"left {', '.join(event.left)}"] if event.left else []), *tasks])
-        case EvictionFinished():
-            return f"left {', '.join(event.left)}" if event.left else "no eviction under way"
+        case EvictionRequested() | EvictionFinished():
+            return _eviction(event) or "no eviction under way"
         case ReplicasDescheduled():
             lowered = (item for item in event.clusters if item.before != item.replicas)
             return "; ".join(f"{item.name} {item.before} -> {item.replicas}" for item in lowered)
@@ -172,6 +166,19 @@ class _Spec(Struct, rename="camel"):
 
 
 _spec: Final = msgspec.json.Decoder(_Spec).decode
+
+
+def _eviction(event: EvictionEvent) -> str:
+    said = [f"left {', '.join(event.left)}"] if event.left else []
+    if event.returned:
+        said.append(f"stays in {', '.join(target.name for target in event.returned)}")
+    if isinstance(event, EvictionRequested):
+        said += [
+            _joined(f"leave {task.from_cluster}: {task.reason}", task.purge_mode, _short(task.message))
+            for task in event.tasks
+        ]
+        said += [f"leave {one.cluster} later: {_short(one.reason)}" for one in event.postponed]
+    return "; ".join(said)
 
 
 def _binding(event: BindingRequested | BindingReleased, before: Known | None) -> str:

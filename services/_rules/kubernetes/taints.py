@@ -70,6 +70,18 @@ def matching_tolerations(
     return True, tuple(used)
 
 
+def outstayed(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: datetime) -> Taint | None:
+    """The first NoExecute taint that is tolerated, but no longer; None where some is not covered at all.
+
+    Raises ValueError as `seconds_left`.
+    """
+    driving = [taint for taint in taints if taint.effect == "NoExecute"]
+    tolerated, used = matching_tolerations(driving, tolerations)
+    if not tolerated:
+        return None
+    return next((taint for taint in driving if seconds_left([taint], used, now) == 0.0), None)
+
+
 def seconds_left(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: datetime) -> float | None:
     """Seconds until the first of the tolerations in use runs out: 0 for at once, None for never.
 

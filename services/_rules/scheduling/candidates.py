@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from services._rules.capacity import general_estimate as estimation
 from services._rules.capacity.general_estimate import Assumed
-from services._rules.scheduling.filters import FilterTable, filter_table, leaving, refused_by_peers
+from services._rules.scheduling.filters import FilterTable, barred, filter_table, refused_by_peers
 from services._rules.scheduling.index import ClusterIndex, find
 from services._rules.scheduling.plugin_set import LOCALITY as LOCALITY_PLUGIN
 from services._rules.scheduling.plugins.execution import outside_refusal, outside_scores
@@ -97,7 +97,7 @@ def rank(
     if plugins.outside or not estimator.shareable:
         return table, _rank_alone(table, estimator, status, peers)
     base = _shared_ranking(index, table, estimator)
-    if binding.clusters or binding.evicting or estimator.accurate or peers is not None:
+    if binding.clusters or binding.evicting or binding.outstayed or estimator.accurate or peers is not None:
         return table, _adapted(base, table, estimator, peers)
     return table, base
 
@@ -145,7 +145,7 @@ def _adapted(
     binding = estimator.binding
     own = {item.name: item.replicas for item in binding.clusters}
     plugins = estimator.options.plugins
-    left_out = leaving(binding, plugins)
+    left_out = barred(binding, plugins)
     if peers is not None:
         left_out = left_out | {
             item.name for item in base if item.name not in own and refused_by_peers(item.name, peers)
@@ -184,7 +184,7 @@ def _rank_alone(table: FilterTable, estimator: Estimator, status: Status, peers:
     binding, plugins = estimator.binding, estimator.options.plugins
     own = {item.name: item.replicas for item in binding.clusters}
     kept = [table.kept_if_target[name] for name in own if name in table.kept_if_target]
-    left_out = leaving(binding, plugins)
+    left_out = barred(binding, plugins)
     passed = [
         cluster
         for cluster in [*table.passed, *kept]

@@ -58,7 +58,7 @@ def asked_at(
     if placed is None:
         return newest
     newest = max(newest, lowered)
-    if eviction is not None and len(current_targets(placed, eviction, eviction_seq)) != len(placed.clusters):
+    if eviction is not None and current_targets(placed, eviction, eviction_seq) != placed.clusters:
         newest = max(newest, eviction_seq)
     for target in placed.clusters if leaving else ():
         newest = max(newest, leaving.get(target.name, 0))

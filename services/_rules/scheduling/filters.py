@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from services._rules.kubernetes.taints import first_untolerated
+from services._rules.kubernetes.taints import Taint, first_untolerated, outstayed
 from services._rules.scheduling.compiled_placement import Tiers
 from services._rules.scheduling.index import ClusterIndex, replace_named
 from services._rules.scheduling.plugin_set import (
@@ -102,16 +104,38 @@ def refusal(
     tiers = binding.placement.tiers(observed, binding.workload)
     names = plugins.names
     found = _firm_refusal(cluster, binding, tiers, names)
-    if found is None and cluster.name in leaving(binding, plugins):
+    if found is None and cluster.name in binding.evicting and EVICTION in names:
         found = (EVICTION, EVICTING)
     if found is None and cluster.name not in targets:
-        found = _soft_refusal(cluster, binding, names) or (_peer_refusal(cluster.name, peers) if peers else None)
+        found = _soft_refusal(cluster, binding, names)
+        if found is None and TAINTS in names and (taint := binding.outstayed.get(cluster.name)) is not None:
+            found = _untolerated(taint)
+        if found is None and peers is not None:
+            found = _peer_refusal(cluster.name, peers)
     return found
 
 
-def leaving(binding: BindingView, plugins: PluginSet) -> frozenset[str]:
-    """Clusters that a binding must not come back to while it is leaving them."""
-    return binding.evicting if EVICTION in plugins.names else _NONE
+def barred(binding: BindingView, plugins: PluginSet) -> frozenset[str]:
+    """Clusters that pass for other bindings of this placement, and that this one must not come to.
+
+    Those that it is leaving, and those where it would not be tolerated any more.
+    """
+    found = binding.evicting if EVICTION in plugins.names else _NONE
+    if binding.outstayed and TAINTS in plugins.names:
+        found |= binding.outstayed.keys() - {item.name for item in binding.clusters}
+    return found
+
+
+def at_moment(index: ClusterIndex, binding: BindingView, now: datetime) -> BindingView:
+    """The binding with the clusters where its tolerations have run out.
+
+    Raises ValueError for a taint whose `timeAdded` is no time. Source: docs/sources.md#failover.
+    """
+    tolerations = binding.placement.tolerations
+    if all(item.toleration_seconds is None for item in tolerations):
+        return binding
+    over = ((cluster.name, outstayed(cluster.taints, tolerations, now)) for cluster in index.clusters if cluster.taints)
+    return replace(binding, outstayed={name: taint for name, taint in over if taint is not None})
 
 
 def _firm_refusal(
@@ -133,8 +157,12 @@ def _soft_refusal(cluster: ClusterView, binding: BindingView, names: frozenset[s
     if cluster.taints and TAINTS in names:
         taint = first_untolerated(cluster.taints, binding.placement.tolerations)
         if taint is not None:
-            return TAINTS, f"cluster(s) had untolerated taint {{{taint}}}"
+            return _untolerated(taint)
     return None
+
+
+def _untolerated(taint: Taint) -> tuple[str, str]:
+    return TAINTS, f"cluster(s) had untolerated taint {{{taint}}}"
 
 
 def _peer_refusal(name: str, peers: Peers) -> tuple[str, str] | None:
@@ -163,7 +191,7 @@ def diagnosis(
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     admitted: frozenset[str] = _NONE
-    if peers is None and not plugins.outside and not leaving(binding, plugins):
+    if peers is None and not plugins.outside and not barred(binding, plugins):
         # Nothing of the binding's own keeps it off a cluster: what the remembered table lets pass need not be asked.
         table = filter_table(index, binding, status.observed_affinity, plugins)
         admitted = frozenset(cluster.name for cluster in table.passed)

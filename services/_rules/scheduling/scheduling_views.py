@@ -61,6 +61,8 @@ class BindingView(Struct, frozen=True, eq=False):
     reschedule_triggered_at: datetime | None
     namespace: str = ""
     name: str = ""
+    # Clusters with a taint that is tolerated for some seconds which are over.
+    outstayed: Mapping[str, Taint] = {}
 
     @property
     def workload(self) -> bool:

@@ -141,7 +141,7 @@ class Reloader:
             "its own log says why. Do not restart it before they are put right"
         )
         _say(f"error: {text}")
-        # Whoever sees the file finds all of it.
+        # The file is there as a whole or not at all.
         whole = self._wanted.state / f".{_REFUSED}"
         whole.write_text(text + "\n", encoding="utf-8")
         whole.replace(self._wanted.state / _REFUSED)

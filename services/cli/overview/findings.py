@@ -44,6 +44,7 @@ def findings(facts: Facts) -> list[Finding]:
         *_services(facts),
         *_parked(facts),
         *_members(facts),
+        *_evictions(facts),
         *_machine(facts),
         *_certificates(facts),
     ]
@@ -197,6 +198,14 @@ def _members(facts: Facts) -> Iterator[Finding]:
             who = "agent" if member.mode == "Pull" else "last probe"
             message = f"its {who} was heard of {age(facts.now - at)} ago"
             yield Finding("warning", about, message, "compare the clocks, then look at its agent or network")
+
+
+def _evictions(facts: Facts) -> Iterator[Finding]:
+    for report in facts.instances or ():
+        said = report.facts.get("postponed") if report.leader else None
+        for about, reason in said.items() if isinstance(said, dict) else ():
+            remedy = "it is tried again with each status that the cluster reports; docs/failover.md"
+            yield Finding("warning", str(about), f"waits to be evicted: {reason}", remedy)
 
 
 def _machine(facts: Facts) -> Iterator[Finding]:

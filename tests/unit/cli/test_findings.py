@@ -66,6 +66,13 @@ def test_heartbeats_of_an_older_version_count_as_life() -> None:
     assert findings(healthy(instances=instances, leading={"scheduler": "scheduler-0"})) == []
 
 
+def test_an_eviction_that_waits_is_named_with_its_reason() -> None:
+    waits = {"deployments.apps/ns/web in m1": "jsonPath '{.replicas}': replicas is not found"}
+    finding = the_finding(healthy(instances=with_report(facts={"postponed": waits})))
+    assert (finding.severity, finding.about) == ("warning", "deployments.apps/ns/web in m1")
+    assert "replicas is not found" in finding.message
+
+
 def test_standbys_without_a_leader_are_an_error() -> None:
     finding = the_finding(healthy(instances=with_report(leader=False)))
     assert finding.message.startswith("no instance leads")

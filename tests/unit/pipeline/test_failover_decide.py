@@ -11,7 +11,7 @@ from schemas.codec import Known
 from schemas.envelope import Provenance
 from schemas.events.cluster import ClusterChanged
 from schemas.events.eviction import EvictionEvent, EvictionFinished, EvictionRequested
-from schemas.events.placement import PlacementFailed
+from schemas.events.placement import PlacementFailed, TargetCluster
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from services._rules.failover.application_failover import Gates
 from services.failover.decide import FailoverDecision, Rules
@@ -129,14 +129,17 @@ def test_endless_toleration_keeps_the_object() -> None:
     assert failover.decide(NOW + 1e6) == FailoverDecision()
 
 
-def test_unreadable_placement_is_reported_and_nothing_moves() -> None:
+def test_unreadable_placement_postpones_the_eviction() -> None:
     failed = PlacementFailed(
         key=KEY, uid="u1", reason="NoClusterFit", message="", clusters=placement(m1=1).clusters, replicas=2
     )
     failover = Failover().add(tainted("m1", ("x", "NoExecute")), binding(), failed)
-    verdict = failover.decide()
-    assert not verdict.events
-    assert "applied placement" in verdict.problem
+    event = failover.step()
+    assert isinstance(event, EvictionRequested)
+    ((waiting,), tasks) = event.postponed, event.tasks
+    assert (waiting.cluster, tasks, event.changes) == ("m1", (), 0)
+    assert "applied placement" in waiting.reason
+    assert failover.step() is None, "that is on record"
 
 
 def test_old_copy_leaves_once_its_replacement_is_ready() -> None:
@@ -205,20 +208,110 @@ def test_a_failed_placement_is_no_answer() -> None:
     assert not failover.decide(NOW + 1).events
 
 
-def test_cluster_with_expired_toleration_stays_excluded() -> None:
+def test_a_toleration_that_ran_out_ends_like_a_taint() -> None:
     requested, placed = tolerating({"operator": "Exists", "tolerationSeconds": 60})
     failover = Failover().add(tainted("m1", ("x", "NoExecute")), cluster("m2"), cluster("m3"), requested, placed)
     failover.step(NOW + 60)
     failover.add(replace(placed, clusters=placement(m2=2).clusters, provenance=Provenance(as_of=failover.seq)))
     failover.healthy(m2=2)
     event = failover.step(NOW + 61)
-    assert isinstance(event, EvictionRequested), "without a task the scheduler would take the toleration for endless"
-    assert ([task.purge_mode for task in event.tasks], event.left) == (["Directly"], ("m1",))
-    assert failover.decide(NOW + 10_000) == FailoverDecision()
-    failover.add(cluster("m1"))
-    event = failover.step(NOW + 10_001)
     assert isinstance(event, EvictionFinished)
-    assert failover.decide(NOW + 10_002) == FailoverDecision()
+    assert event.left == ("m1",)
+    assert failover.decide(NOW + 10_000) == FailoverDecision()
+
+
+def test_a_cluster_that_is_back_keeps_what_was_not_replaced() -> None:
+    failover = leaving()
+    failover.step()
+    failover.placed(m2=2)
+    failover.healthy(m1=1, m2=1)
+    failover.add(cluster("m1"))
+    event = failover.step(NOW + 3)
+    assert isinstance(event, EvictionFinished)
+    assert (event.left, event.returned) == ((), (TargetCluster("m1", 1),))
+    assert failover.decide(NOW + 3) == FailoverDecision()
+
+
+def test_a_cluster_that_is_back_too_late_is_left() -> None:
+    failover = leaving()
+    failover.step()
+    failover.placed(m2=2)
+    failover.healthy(m1=1, m2=2)
+    failover.add(cluster("m1"))
+    event = failover.step(NOW + 3)
+    assert isinstance(event, EvictionFinished)
+    assert (event.left, event.returned) == (("m1",), ())
+
+
+def test_a_cluster_that_is_back_keeps_its_copy_beyond_the_grace() -> None:
+    failover = leaving()
+    failover.step()
+    failover.add(cluster("m1"))
+    event = failover.step(NOW + 700)
+    assert isinstance(event, EvictionFinished)
+    assert (event.left, event.returned) == ((), (TargetCluster("m1", 1),))
+
+
+def test_what_is_given_back_is_remembered_until_a_placement() -> None:
+    failover = leaving()
+    failover.step()
+    failover.add(cluster("m1"))
+    failover.step(NOW + 3)
+    failover.add(tainted("m2", ("x", "NoExecute")))
+    event = failover.step(NOW + 4)
+    assert isinstance(event, EvictionRequested)
+    assert ([task.from_cluster for task in event.tasks], event.returned) == (["m2"], (TargetCluster("m1", 1),))
+    failover.add(tainted("m1", ("x", "NoExecute")))
+    event = failover.step(NOW + 5)
+    assert isinstance(event, EvictionRequested)
+    assert ([task.from_cluster for task in event.tasks], event.returned) == (["m2", "m1"], ())
+
+
+def test_a_copy_that_goes_directly_is_lost_in_any_case() -> None:
+    failover = leaving(binding(failover={"cluster": {"purgeMode": "Directly"}}))
+    failover.step()
+    failover.add(cluster("m1"))
+    assert failover.step(NOW + 3) is None, "its copy is still there"
+    failover.add(replace(ready_in(m2=1), cleared=(Cleared("m1", NOW),)))
+    event = failover.step(NOW + 4)
+    assert isinstance(event, EvictionFinished)
+    assert (event.left, event.returned) == (("m1",), ())
+
+
+def test_a_member_that_is_gone_is_left_at_once() -> None:
+    failover = leaving()
+    failover.step()
+    failover.add(removed("m1"))
+    event = failover.step(NOW + 3)
+    assert isinstance(event, EvictionFinished)
+    assert (event.left, event.returned) == (("m1",), ())
+
+
+def test_an_eviction_waits_for_the_state_that_it_takes_along() -> None:
+    keep = {"rules": [{"aliasLabelName": "count", "jsonPath": "{.readyReplicas}"}]}
+    cared = binding(failover={"cluster": {"purgeMode": "Directly", "statePreservation": keep}})
+    rules = Rules(taint_eviction=True, gates=Gates(stateful_failover_injection=True))
+    failover = Failover(rules, cluster("m1"), cluster("m2"), cared, placement(m1=1, m2=1))
+    failover.add(tainted("m1", ("x", "NoExecute")))
+    event = failover.step()
+    assert isinstance(event, EvictionRequested)
+    assert [waiting.cluster for waiting in event.postponed] == ["m1"]
+    assert failover.given(ready_in(m1=1, m2=1)) == {KEY}, "what it lacked may have come"
+    event = failover.step(NOW + 1)
+    assert isinstance(event, EvictionRequested)
+    assert (event.tasks[0].preserved_state, event.postponed, event.changes) == ({"count": "1"}, (), 1)
+
+
+def test_what_waits_no_longer_is_taken_back() -> None:
+    keep = {"rules": [{"aliasLabelName": "count", "jsonPath": "{.readyReplicas}"}]}
+    cared = binding(failover={"cluster": {"purgeMode": "Directly", "statePreservation": keep}})
+    rules = Rules(taint_eviction=True, gates=Gates(stateful_failover_injection=True))
+    failover = Failover(rules, tainted("m1", ("x", "NoExecute")), cluster("m2"), cared, placement(m1=1, m2=1))
+    failover.step()
+    assert failover.state.postponed == {KEY}
+    failover.add(cluster("m1"))
+    assert isinstance(failover.step(NOW + 1), EvictionFinished)
+    assert not failover.state.postponed
 
 
 def test_cleared_copy_is_marked_as_removed() -> None:
@@ -312,6 +405,7 @@ def test_state_is_preserved_with_the_gate() -> None:
 
 def test_disabled_gate_is_reported_as_the_problem() -> None:
     rules = Rules(gates=Gates(graceful_eviction=False))
-    verdict = report(unhealthy(rules=rules), NOW, m1="Unhealthy", m2="Healthy").decide(NOW + 61)
-    assert not verdict.events
-    assert "GracefulEviction" in verdict.problem
+    event = report(unhealthy(rules=rules), NOW, m1="Unhealthy", m2="Healthy").step(NOW + 61)
+    assert isinstance(event, EvictionRequested)
+    assert not event.tasks
+    assert "GracefulEviction" in event.postponed[0].reason

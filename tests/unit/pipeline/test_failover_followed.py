@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from schemas.events.eviction import EvictionFinished
+from schemas.events.eviction import EvictionFinished, EvictionRequested, Postponed
+from schemas.events.placement import TargetCluster
 from schemas.events.rollup import Cleared
 from schemas.events.work import WorkEvent, WorkRendered, WorkWithdrawn
 from services._rules.failover.eviction_requests import awaits_removal, carried_labels
@@ -96,6 +97,15 @@ def test_kubernetes_event_names_every_cluster_left() -> None:
     assert not announce(state, EvictionFinished(key=KEY, uid="u1"))
 
 
+def test_kubernetes_event_names_what_an_eviction_waits_for() -> None:
+    state = Harness(AGGREGATOR, binding()).state
+    notes = announce(state, EvictionRequested(key=KEY, uid="u1", tasks=(), postponed=(Postponed("m1", "no status"),)))
+    assert [(note.kind, note.reason, note.warning) for note in notes] == [
+        (kind, "EvictWorkloadFromClusterFailed", True) for kind in ("ResourceBinding", "Deployment")
+    ]
+    assert notes[0].message == "Evict from cluster m1 failed, and is tried again: no status."
+
+
 def test_binding_shows_graceful_eviction_tasks() -> None:
     state = GatewayState()
     eviction = evicted(
@@ -123,6 +133,10 @@ def test_history_summarizes_evictions() -> None:
     going_on = replace(evicted("m2"), left=("m1",))
     assert summarize(going_on) == "left m1; leave m2: TaintUntolerated, Gracefully"
     assert summarize(evicted("m1", "Directly")) == "leave m1: TaintUntolerated, Directly"
+    assert summarize(replace(evicted("m1"), tasks=(), postponed=(Postponed("m1", "no status"),))) == (
+        "leave m1 later: no status"
+    )
+    assert summarize(EvictionFinished(key=KEY, uid="u1", returned=(TargetCluster("m1", 1),))) == "stays in m1"
 
 
 def test_cluster_is_clear_once_its_copy_is_absent() -> None:

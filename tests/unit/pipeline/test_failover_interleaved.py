@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from schemas.codec import Known, subject_of
 from schemas.envelope import Provenance
 from schemas.events.eviction import EvictionFinished, EvictionRequested
-from schemas.events.placement import PlacementDecided
+from schemas.events.placement import PlacementDecided, PlacementFailed
 from schemas.events.rollup import Cleared, ClusterStatusItem, StatusRolledUp
 from schemas.events.work import WorkRendered, WorkWithdrawn
 from services._kit.log.stream_port import Message
-from services._rules.effective import evicted_clusters
 from services.failover.decide import Rules
+from tests.support.eviction_invariants import broken_evictions
 from tests.support.facts import KEY, binding, cluster, template
 from tests.support.harness import RENDERER, SCHEDULER, Harness, events_of, failover_with
 
@@ -117,6 +117,19 @@ class World:
     def last(self, kind: Any) -> Any:
         return next((event for event in reversed(self.log) if isinstance(event, kind)), None)
 
+    def check_tasks(self) -> None:
+        """Where all is said: each task is for a cluster that is driven out of, holds a copy, or waits for its end."""
+        eviction, placed = (
+            self.last(EvictionRequested | EvictionFinished),
+            self.last(PlacementDecided | PlacementFailed),
+        )
+        works, failover = self.works(), self.readers[0]
+        for task in eviction.tasks if isinstance(eviction, EvictionRequested) else ():
+            name = task.from_cluster
+            assert failover.state.clusters.get(name), f"{name} is left without a taint"
+            assert name in works or isinstance(placed, PlacementFailed), f"nothing is in {name}, and all is placed"
+            assert failover.decision().wake_at is not None, f"nothing ends the task for {name}"
+
     def disturb(self) -> None:
         """Something happens: somebody reads on, is restarted, time goes by, members report."""
         reader = self.random.choices(self.readers, (3, 1, 2))[0]
@@ -137,6 +150,7 @@ class World:
         for _ in range(60):
             said = sum(reader.step(self.log, len(self.log), self.now) for reader in self.readers)
             if not said and not self.report():
+                self.check_tasks()
                 return
         kinds = [type(event).__name__ for event in self.log[-30:]]
         raise AssertionError(f"no end to it: {kinds}")
@@ -148,21 +162,6 @@ def _status(work: WorkRendered) -> bytes:
     return msgspec.json.encode({"replicas": replicas, "readyReplicas": replicas})
 
 
-def check_never_resurrected(log: list[Known]) -> None:
-    """No work is written for a cluster between its eviction and a placement that was decided in view of it."""
-    away: dict[str, int] = {}
-    for seq, event in enumerate(log, 1):
-        if isinstance(event, EvictionRequested | EvictionFinished):
-            away.update((name, away.get(name, seq)) for name in evicted_clusters(event))
-        elif isinstance(event, PlacementDecided):
-            for target in event.clusters:
-                if event.provenance.as_of >= away.get(target.name, 0):
-                    away.pop(target.name, None)
-        elif isinstance(event, WorkRendered) and event.cluster in away:
-            # Whoever rendered it may not have read the eviction yet, but nobody may write it knowing of it.
-            assert event.provenance.as_of < away[event.cluster], f"{event.cluster} came back at {seq}"
-
-
 @pytest.mark.parametrize("placement", [EVEN, COPIES, {**EVEN, **FOR_A_WHILE}, {**COPIES, **FOR_A_WHILE}])
 @pytest.mark.parametrize("mode", ["Gracefully", "Directly"])
 @pytest.mark.parametrize("seed", range(10))
@@ -170,7 +169,6 @@ def test_objects_end_where_they_may_run(seed: int, placement: dict[str, Any], mo
     world = World(seed, placement, failover={"cluster": {"purgeMode": mode}})
     for _ in range(STEPS):
         world.disturb()
-    check_never_resurrected(world.log)
     world.taint("m1", on=True)
     world.taint("m2", on=False)
     world.settle()
@@ -183,4 +181,59 @@ def test_objects_end_where_they_may_run(seed: int, placement: dict[str, Any], mo
     assert sorted(world.works()) == names
     said = [event for event in world.log if isinstance(event, EvictionRequested)]
     assert len(said) <= 2 * world.flips + 2
-    check_never_resurrected(world.log)
+    assert broken_evictions(enumerate(world.log, 1)) == []
+
+
+ONLY_M1 = {"clusterAffinity": {"clusterNames": ["m1"]}}
+
+
+@pytest.mark.parametrize("placement", [{**EVEN, **ONLY_M1}, {**COPIES, **ONLY_M1}])
+def test_a_cluster_that_is_back_keeps_what_fits_nowhere_else(placement: dict[str, Any]) -> None:
+    world = World(0, placement)
+    world.taint("m1", on=True)
+    world.settle()
+    assert isinstance(world.last(PlacementDecided | PlacementFailed), PlacementFailed)
+    assert set(world.works()) == {"m1"}
+    world.now += 1
+    world.taint("m1", on=False)
+    world.settle()
+    placed = world.last(PlacementDecided | PlacementFailed)
+    assert isinstance(placed, PlacementDecided)
+    assert [target.replicas for target in placed.clusters] == [6]
+    assert len([event for event in world.log if isinstance(event, WorkRendered)]) == 1
+    assert not [event for event in world.log if isinstance(event, WorkWithdrawn)]
+
+
+@pytest.mark.parametrize("division", [EVEN, COPIES])
+def test_a_cluster_that_fits_no_more_loses_what_it_kept(division: dict[str, Any]) -> None:
+    labelled = {"clusterAffinity": {"labelSelector": {"matchLabels": {"fits": "yes"}}}}
+    world = World(0, {**division, **labelled})
+    world.log.append(cluster("m1", labels={"fits": "yes"}))
+    world.settle()
+    assert set(world.works()) == {"m1"}
+    world.log.append(cluster("m1", taints=[TAINT]))
+    world.settle()
+    failed = world.last(PlacementFailed)
+    world.now += 1
+    world.log.append(cluster("m1"))
+    world.settle()
+    assert world.last(PlacementFailed).message == failed.message
+    assert isinstance(world.last(PlacementDecided | PlacementFailed), PlacementFailed)
+    assert not world.works()
+
+
+@pytest.mark.parametrize("mode", ["Gracefully", "Directly"])
+def test_what_is_tolerated_for_no_time_moves_once(mode: str) -> None:
+    at_once = {"clusterTolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]}
+    world = World(0, {**EVEN, **at_once}, failover={"cluster": {"purgeMode": mode}})
+    world.taint("m1", on=True)
+    world.settle()
+    assert set(world.works()) == {"m2", "m3"}
+    assert isinstance(world.last(EvictionRequested | EvictionFinished), EvictionFinished)
+    assert len([event for event in world.log if isinstance(event, EvictionRequested)]) == (
+        1 if mode == "Gracefully" else 2
+    )
+    world.taint("m1", on=False)
+    world.log.append(binding(7, {**EVEN, **at_once}))
+    world.settle()
+    assert set(world.works()) == {"m1", "m2", "m3"}
