@@ -17,8 +17,8 @@ from services._kit.interpretation.webhook_client import WebhookLevel
 from services._kit.kube.client import KubeClient
 from services._rules.interpreter.common.interpretation import InterpretError, Operation, target_of
 from services._rules.interpreter.configuration import WEBHOOKS, Configured, Target
-from services._rules.interpreter.native.native_kinds import NativeInterpreter
 from services._rules.interpreter.native.replicas import completed
+from services._rules.interpreter.native.status_conformance import ConformingInterpreter
 from services._rules.interpreter.scripts.bundled import Shipped
 from services._rules.interpreter.scripts.customizations import Customizations
 from services._rules.interpreter.scripts.result_types import dependencies_of
@@ -80,7 +80,7 @@ class Interpreters:
         self._webhooks = WebhookLevel()
         own = (self._scripts, self._webhooks, ScriptLevel(self._pool, Shipped()))
         self._levels = own if levels is None else tuple(levels)
-        self._native: Final = NativeInterpreter()
+        self._native: Final = ConformingInterpreter()
 
     def hook_enabled(self, api_version: str, kind: str, operation: Operation) -> bool:
         """Whether any level answers an operation for a kind."""

@@ -11,10 +11,11 @@ from schemas.manifest import Manifest
 from services._rules import constants as const
 from services._rules.delivery.metadata_retention import retain_annotations, retain_labels
 from services._rules.delivery.semantic_equal import needs_update
-from services._rules.interpreter import InterpretError, NativeInterpreter, Operation
+from services._rules.interpreter import InterpretError, Operation
 from services._rules.interpreter.common.interpretation import describe, set_at
+from services._rules.interpreter.native.status_conformance import ConformingInterpreter
 
-_INTERPRETER = NativeInterpreter()
+_INTERPRETER = ConformingInterpreter()
 _LONGEST = 4096
 LARGEST_STATUS: Final = 1 << 20
 """Bytes of a status that are collected at most."""

@@ -1,7 +1,7 @@
 """DaemonSets: one pod on every node that accepts it, replaced node by node when the template changes."""
 
 from schemas.manifest import Manifest
-from services.member_sim.controllers.deployment_replicasets import share
+from services._rules.interpreter.common.int_or_percent import scaled_value
 from services.member_sim.controllers.pod_scheduling import Placer, placed_pod, selected, tolerated
 from services.member_sim.controllers.replicaset import removals
 from services.member_sim.world.pod_reading import (
@@ -121,7 +121,7 @@ def _outdated(spec: Manifest, pods: list[Manifest], revision: str, nodes: int, n
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return []
-    allowed = share((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), nodes, up=True) or 1
+    allowed = scaled_value((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), nodes, up=True) or 1
     min_ready = spec.get("minReadySeconds") or 0
     old = [p for p in pods if is_active(p) and (p["metadata"].get("labels") or {}).get(REVISION_LABEL) != revision]
     serving = sum(1 for pod in pods if is_active(pod) and _serves(pod, min_ready, now))

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from schemas.manifest import Manifest
+from services._rules.interpreter.common.int_or_percent import scaled_value
 from services.member_sim.world.pod_reading import Counts
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -51,22 +52,11 @@ def limits_of(spec: Manifest) -> Limits:
     if strategy.get("type") == "Recreate":
         return Limits(replicas, 0, replicas, recreate=True)
     rolling = strategy.get("rollingUpdate") or {}
-    surge = share(rolling.get("maxSurge", "25%"), replicas, up=True)
-    unavailable = share(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = scaled_value(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
         unavailable = 1
     return Limits(replicas, surge, min(unavailable, replicas), recreate=False)
-
-
-def share(value: object, total: int, *, up: bool) -> int:
-    """Return a count given as number or percentage of ``total``; what is neither counts as nothing."""
-    if isinstance(value, int):
-        return max(value, 0)
-    text = str(value)
-    if not text.endswith("%") or not text[:-1].isdigit():
-        return 0
-    exact = int(text[:-1]) * total
-    return -(-exact // 100) if up else exact // 100
 
 
 def growth(present: int, total: int, limits: Limits) -> int:

@@ -1,8 +1,8 @@
 """PodDisruptionBudgets: how many pods serve, how many must, and so how many may be evicted now."""
 
 from schemas.manifest import Manifest
+from services._rules.interpreter.common.int_or_percent import scaled_value
 from services._rules.kubernetes.selectors import LabelSelectorError, compile_selector
-from services.member_sim.controllers.deployment_replicasets import share
 from services.member_sim.world.pod_reading import is_active, is_ready, starting
 from services.member_sim.world.world_model import NOTHING, PODS, Decision, Key, Turn, Write, condition, stamp
 from services.member_sim.world.world_state import State
@@ -53,8 +53,8 @@ def _wanted(state: State, spec: Manifest, pods: list[Manifest]) -> tuple[int, in
         return len(pods), least
     expected = _expected(state, pods)
     if most is not None:
-        return expected, max(expected - share(most, expected, up=True), 0)
-    return expected, share(least if least is not None else 0, expected, up=True)
+        return expected, max(expected - scaled_value(most, expected, up=True), 0)
+    return expected, scaled_value(least if least is not None else 0, expected, up=True)
 
 
 def _expected(state: State, pods: list[Manifest]) -> int:

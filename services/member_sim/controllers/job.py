@@ -145,7 +145,7 @@ def _status(
     created: int,
 ) -> Manifest:
     old = job.get("status") or {}
-    running = 0 if outcome is not None and outcome[0] == "Failed" else len(active) + created
+    running = 0 if outcome is not None else len(active) + created
     numbers = {
         "active": running,
         "succeeded": _done(job["spec"], succeeded),
@@ -169,7 +169,9 @@ def _status(
         else:
             conditions.append(_condition("Suspended", str(suspended), reason, "As spec.suspend asks.", now))
     if outcome is not None:
-        conditions.append(_condition(outcome[0], "True", outcome[1], outcome[2], now))
+        # Since 1.31 another condition says so before the last pod is gone; here it is at once.
+        first = "FailureTarget" if outcome[0] == "Failed" else "SuccessCriteriaMet"
+        conditions += [_condition(kind, "True", outcome[1], outcome[2], now) for kind in (first, outcome[0])]
         if outcome[0] == "Complete":
             status["completionTime"] = stamp(now)
     if conditions:

@@ -21,7 +21,12 @@ def job(name: str, ttl: int | None) -> dict[str, Any]:
 
 
 def finished(at: str, kind: str = "Complete") -> dict[str, Any]:
-    return {"status": {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": at}]}}
+    first = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}.get(kind)
+    kinds = [kind] if first is None else [first, kind]
+    times = {"startTime": at, **({"completionTime": at} if kind == "Complete" else {})}
+    return {
+        "status": {**times, "conditions": [{"type": one, "status": "True", "lastTransitionTime": at} for one in kinds]}
+    }
 
 
 async def test_a_finished_job_goes_when_its_time_is_over(client: Any) -> None:

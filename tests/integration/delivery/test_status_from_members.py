@@ -20,7 +20,8 @@ from schemas.events.observed import WorkObserved
 from schemas.events.template import TemplateChanged
 from schemas.events.work import WorkRendered
 from schemas.manifest import Manifest
-from services._rules.interpreter import NativeInterpreter, Operation
+from services._rules.interpreter import Operation
+from services._rules.interpreter.native.status_conformance import ConformingInterpreter
 from services.status_aggregator.decide import decide
 from services.status_aggregator.state import AggregatorState, fold
 from tests.support import facts
@@ -75,7 +76,7 @@ class Sum:
             if not isinstance(item.status, UnsetType):
                 entry["status"] = msgspec.json.decode(item.status)
             items.append(entry)
-        self.status = NativeInterpreter().interpret(Operation.AGGREGATE, template, items, NOW).get("status")
+        self.status = ConformingInterpreter().interpret(Operation.AGGREGATE, template, items, NOW).get("status")
 
 
 def template_of(made: Manifest, generation: int = 1, **status: Any) -> Manifest:
@@ -125,6 +126,8 @@ async def test_deployment_replicas_and_generation_are_summed(members: Any, fresh
     total = Sum(template_of(made[0]), *reports)
     assert total.fully_applied
     assert total.health == ["Healthy", "Healthy"]
+    told = {entry["type"]: entry["reason"] for entry in total.status.pop("conditions")}
+    assert told == {"Available": "MinimumReplicasAvailable", "Progressing": "NewReplicaSetAvailable"}
     assert total.status == {
         "replicas": 3,
         "readyReplicas": 3,
@@ -158,10 +161,11 @@ async def test_a_daemon_set_sums_its_pods(members: Any, fresh_name: str) -> None
 async def test_stateful_set_replicas_are_summed(members: Any, fresh_name: str) -> None:
     made = workload("StatefulSet", fresh_name, 1, spec={"serviceName": fresh_name})
     reports = await played(members, made, made, readyReplicas=1, availableReplicas=1)
-    assert all("observedGeneration" not in status_of(event) for event in reports)
+    assert [status_of(event)["observedGeneration"] for event in reports] == [1, 1]
     total = Sum(template_of(made, 7, observedGeneration=3), *reports)
     assert (total.status["replicas"], total.status["readyReplicas"], total.status["availableReplicas"]) == (2, 2, 2)
     assert total.status["observedGeneration"] == 3
+    assert Sum(template_of(made), *reports).status["observedGeneration"] == 1
 
 
 def job(name: str) -> Manifest:
@@ -177,7 +181,7 @@ class Played:
 
     def saying(self, cluster: str, status: Manifest) -> WorkObserved:
         live = {**self.made, "status": status}
-        reflected = NativeInterpreter().interpret(Operation.STATUS, live)
+        reflected = ConformingInterpreter().interpret(Operation.STATUS, live)
         return replace(self.event, cluster=cluster, status=Raw(msgspec.json.encode(reflected)))
 
 
@@ -188,7 +192,7 @@ async def test_job_is_complete_once_all_members_are(members: Any, fresh_name: st
     total = Sum(template_of(made), *reports)
     assert total.status["succeeded"] == 2
     types = {entry["type"]: entry["reason"] for entry in total.status["conditions"]}
-    assert types["Complete"] == "Completed"
+    assert (types["Complete"], types["SuccessCriteriaMet"]) == ("Completed", "CompletionsReached")
     assert total.status["completionTime"] == max(status_of(event)["completionTime"] for event in reports)
     assert total.status["startTime"] == min(status_of(event)["startTime"] for event in reports)
 
@@ -200,7 +204,8 @@ async def test_a_pod_runs_where_all_run(members: Any, fresh_name: str) -> None:
     assert total.status["phase"] == "Running"
     assert [entry["ready"] for entry in total.status["containerStatuses"]] == [True, True]
     said = [{name for name, value in entry.items() if value} for entry in total.status["containerStatuses"]]
-    assert said == [{"ready", "state"}] * 2
+    assert said == [{"name", "ready", "state"}] * 2
+    assert {entry["type"]: entry["status"] for entry in total.status["conditions"]}["Ready"] == "True"
     waiting = replace(reports[1], status=Raw(b'{"phase":"Pending"}'))
     assert Sum(template_of(made), reports[0], waiting).status["phase"] == "Pending"
 
@@ -290,7 +295,7 @@ async def test_kind_without_rules_is_healthy_with_its_whole_status(member: Any, 
     (event,) = await told([member], quota, {"hard": {"count/widgets.example.com": "9"}, "used": {}})
     assert event.health == "Healthy"
     assert status_of(event)["hard"] == {"count/widgets.example.com": "9"}
-    assert not NativeInterpreter().hook_enabled("v1", "ResourceQuota", "AggregateStatus")
+    assert not ConformingInterpreter().hook_enabled("v1", "ResourceQuota", "AggregateStatus")
 
 
 async def test_workload_without_template_generation_is_reported(member: Any, fresh_name: str) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services._rules.kubernetes.validation.job_status import job_status
 from services.member_sim.world.world_model import PODS, Key
 
 
@@ -132,7 +133,8 @@ def test_job_completes_with_counts_and_times(cluster: Any, template: Any) -> Non
     assert status["succeeded"] == 3
     assert "active" not in status
     assert status["startTime"] <= status["completionTime"]
-    assert conditions(cluster.get("Job", "sum")) == {"Complete": "True"}
+    assert conditions(cluster.get("Job", "sum")) == {"SuccessCriteriaMet": "True", "Complete": "True"}
+    assert job_status(cluster.get("Job", "sum"), {}) == []
     assert {p["status"]["phase"] for p in cluster.all("Pod")} == {"Succeeded"}
 
 
@@ -147,7 +149,11 @@ def test_suspended_job_waits(cluster: Any, template: Any) -> None:
     assert cluster.all("Pod") == []
     assert conditions(cluster.get("Job", "sum")) == {"Suspended": "True"}
     cluster.changed("Job", "sum", suspend=False)
-    assert conditions(cluster.get("Job", "sum")) == {"Suspended": "False", "Complete": "True"}
+    assert conditions(cluster.get("Job", "sum")) == {
+        "Suspended": "False",
+        "SuccessCriteriaMet": "True",
+        "Complete": "True",
+    }
 
 
 def test_finished_job_goes_after_its_time(cluster: Any, template: Any) -> None:
@@ -163,7 +169,8 @@ def test_job_whose_pods_crash_fails_after_its_retries(cluster: Any, template: An
     cluster.state.crashing.add(("default", "Job", "sum"))
     cluster.created("Job", "sum", spec=job(template, backoffLimit=2))
     status = cluster.get("Job", "sum")["status"]
-    assert conditions(cluster.get("Job", "sum")) == {"Failed": "True"}
+    assert conditions(cluster.get("Job", "sum")) == {"FailureTarget": "True", "Failed": "True"}
+    assert job_status(cluster.get("Job", "sum"), {}) == []
     assert status["failed"] == 3
     assert status["conditions"][0]["reason"] == "BackoffLimitExceeded"
 

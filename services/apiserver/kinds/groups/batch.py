@@ -15,6 +15,8 @@ from services._rules.kubernetes.validation.field_errors import (
     required,
 )
 from services._rules.kubernetes.validation.field_rules import Check, Rules, changed, choice, inside, not_negative, text
+from services._rules.kubernetes.validation.job_status import SINCE as ENDS_SINCE
+from services._rules.kubernetes.validation.job_status import job_status
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import job_specs
@@ -149,6 +151,11 @@ class Job(BuiltinKind):
             *job_specs.template(new, old, "spec", self.release),
             *changed(self.fixed, new, old),
         ]
+
+    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Return what the rules of the status find wrong, and those of how a Job ends."""
+        found = super().validate_status(new, old)
+        return [*found, *job_status(new, old)] if self.release >= ENDS_SINCE else found
 
     def check_metadata(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with the metadata; labels taken from the template are blamed there."""
