@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from k8s.accounts import account_objects
-from k8s.shared import API, FRONTS, HTTP, IMAGE, RUN, WITH_API, Manifest, dns, environment, network_policy
+from k8s.shared import API, FRONTS, HTTP, IMAGE, NATS_NODES, RUN, WITH_API, Manifest, dns, environment, network_policy
 from schemas.topology import OPTIONAL, WITHOUT_LOG
 from services._rules.kubernetes.rbac.service_roles import service_objects
 from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL
@@ -59,7 +59,9 @@ def deployment(service: str) -> Manifest:
     ports = [{"name": "http", "containerPort": HTTP, "protocol": "TCP"}]
     if service in WITH_API:
         ports.append({"name": "api", "containerPort": API, "protocol": "TCP"})
-    settings = environment(service, f"tls://nats.{NAMESPACE}.svc:4222")
+    # Each server by its name: that of a pod that is gone has no address, and the next one is tried at once.
+    log = ",".join(f"tls://nats-{number}.nats.{NAMESPACE}.svc:4222" for number in range(NATS_NODES))
+    settings = environment(service, log)
     instance = {"name": "FLEETLOG_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     memory = MEMORY.get(service, 256)
     container = {
@@ -73,7 +75,8 @@ def deployment(service: str) -> Manifest:
         "readinessProbe": _probe("/readyz", periodSeconds=5),
         "startupProbe": _probe("/livez", periodSeconds=2, failureThreshold=60),
         "resources": {
-            "requests": {"cpu": "50m", "memory": f"{memory // 2}Mi"},
+            # At rest a service takes 40 to 55 MiB.
+            "requests": {"cpu": "50m", "memory": f"{max(64, memory // 8)}Mi"},
             "limits": {"memory": f"{memory}Mi"},
         },
         "securityContext": confined_container(),

@@ -11,6 +11,10 @@ _.readinto
 _.writable
 _._parse_header_lines
 _._ps
+_._bare_io_reader
+_._bare_io_writer
+_._io_reader
+_.last_attempt
 _.ignore_aliases
 _.write_heading
 _.format_commands

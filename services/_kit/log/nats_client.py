@@ -7,12 +7,16 @@ that a task of its subscription empties; a direct subscription is called at once
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from aiohappyeyeballs import start_connection
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 from nats.errors import (
     AuthorizationError,
     ConnectionClosedError,
@@ -28,6 +32,9 @@ Handler = Callable[[Msg], None]
 
 REFUSED_PAUSE: Final = 1.0
 """Seconds between two attempts of a client that the server refused after it was connected."""
+NEXT_ADDRESS_AFTER: Final = 0.25
+"""Seconds after which the next address of a name is tried beside those that have not answered (RFC 8305)."""
+_READ_BYTES: Final = 32 * 1024
 _REFUSED: Final = "authorization violation"
 _END: Final = b"\r\n"
 _WITH_HEADERS: Final = b"HMSG"
@@ -95,6 +102,25 @@ class _Parser(Parser):  # type: ignore[misc]  # the library ships no types
         self._need = need - at if need else 0
 
 
+class _Transport(TcpTransport):  # type: ignore[misc]  # the library ships no types
+    """Connects to whichever address of a name answers first: that of a pod that is gone never does."""
+
+    async def connect(self, uri: Any, buffer_size: int, connect_timeout: float) -> None:
+        """Open the connection; raises OSError or TimeoutError where no address answers."""
+        async with asyncio.timeout(connect_timeout):
+            loop = asyncio.get_running_loop()
+            addresses = await loop.getaddrinfo(uri.hostname, uri.port, type=socket.SOCK_STREAM)
+            # uvloop cannot do this by itself.
+            channel = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER)
+            try:
+                reader, writer = await asyncio.open_connection(sock=channel, limit=buffer_size)
+            except BaseException:
+                channel.close()
+                raise
+        self._bare_io_reader = self._io_reader = reader
+        self._bare_io_writer = self._io_writer = writer
+
+
 class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
     """The client; it calls `on_bug` for a direct handler that raised, which must never end the reading."""
 
@@ -102,6 +128,7 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         super().__init__()
         self.on_bug: Callable[[Exception], None] = lambda _: None
         self._direct: dict[int, Handler] = {}
+        self._transport: Any = None
         self._ps = _Parser(self)
 
     async def subscribe_direct(self, subject: str, handler: Handler) -> Any:
@@ -181,7 +208,12 @@ class QuickClient(Client):  # type: ignore[misc]  # the library ships no types
         # An attempt that failed after its socket was open leaves it so, and the next one forgets it.
         if self._transport is not None:
             self._transport.close()
-        await super()._connect_to_server(server)
+        if server.uri.scheme in ("ws", "wss"):
+            await super()._connect_to_server(server)
+            return
+        server.last_attempt = time.monotonic()
+        self._transport = _Transport()
+        await self._transport.connect(server.uri, _READ_BYTES, self.options["connect_timeout"])
 
     def take(self, sid: int, subject: bytes, reply: bytes, data: bytes, head: bytes) -> bool:
         """Hand a message to its direct handler; false when it has none."""

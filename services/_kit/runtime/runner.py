@@ -336,8 +336,17 @@ class Runner(Generic[S, K]):
     def _register(self) -> None:
         """Register readiness checks and metrics that are read on request."""
         health, projection = self.health, self.projection
-        health.check("projection", lambda: "" if projection.ready else "the projection is behind the log")
-        health.check("log", lambda: self.appender.trouble)
+
+        def behind() -> str:
+            return "" if projection.ready else "the projection is behind the log"
+
+        if self.service.leads:
+            health.check("projection", behind)
+            health.check("log", lambda: self.appender.trouble)
+        else:
+            # A reader goes on answering from what it has read while the log is away.
+            health.check("projection", lambda: "" if self._caught_up_once else behind())
+            health.fact("behind", behind)
         health.check(
             "parked",
             lambda: "too many keys were parked; see stream PARKED" if self.deciding and self.deciding.braked else "",

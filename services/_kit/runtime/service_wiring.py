@@ -146,7 +146,8 @@ async def serve(
             for each, group in zip(services, groups, strict=True)
         ]
         for runner in runners:
-            runner.health.check("connection", lambda: "" if connection.is_connected else "not connected to the log")
+            offer = runner.health.check if service.leads else runner.health.fact
+            offer("connection", lambda: "" if connection.is_connected else "not connected to the log")
         try:
             async with Supervisor(runners[0].health, runners[0].metrics.reads):
                 await _live(runners, settings, connection, stop, ready)

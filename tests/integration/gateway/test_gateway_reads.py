@@ -17,6 +17,7 @@ from tests.integration.gateway.story import (
     requested,
     rolled_up,
 )
+from tests.support.waiting import eventually
 
 RB = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings"
 WORKS = "/apis/work.karmada.io/v1alpha1/works"
@@ -160,3 +161,19 @@ async def test_the_history_outlives_the_tail_of_the_facts(writer, connection, ga
 async def test_an_object_without_facts_has_no_history(gateway, client):
     body = await client.get("/fleetlog/v1/history/deployments.apps/default/nginx", status=404)
     assert "the log holds no fact" in body["message"]
+
+
+async def test_a_gateway_answers_from_memory_while_the_log_is_away(writer, gateway, client, nats_server):
+    await tell_story(writer)
+    await client.until(RB, lambda body: body["items"])
+    nats_server.kill9()
+
+    async def readyz():
+        async with client.session.get(f"{client.url}/readyz") as answer:
+            return answer.status, await answer.text()
+
+    await eventually(lambda: gateway.api._health.facts()["connection"], "the gateway notices")
+    assert await readyz() == (200, "ok")
+    assert (await client.get(RB))["items"]
+    nats_server.start()
+    await eventually(lambda: not gateway.api._health.facts()["connection"], "the gateway is connected again")

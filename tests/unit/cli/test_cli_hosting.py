@@ -56,7 +56,7 @@ def test_every_object_is_labelled_and_in_the_namespace() -> None:
     assert {item["metadata"]["namespace"] for item in objects} == {"fleet"}
     assert all(BOOTSTRAPPING in item["metadata"]["labels"] for item in objects)
     assert "fleetlog-system" not in str(objects)
-    assert "tls://nats.fleet.svc:4222" in str(objects)
+    assert "tls://nats-2.nats.fleet.svc:4222" in str(objects)
 
 
 def test_flags_reach_the_parts_they_are_named_for() -> None:

@@ -212,7 +212,7 @@ EFFECTS: dict[str, tuple[Callable[[Objects], object], object]] = {
     "disabled": (lambda o: [kind for kind, name in o if name == "search"], []),
     "resources": (
         lambda o: container(o, "scheduler")["resources"],
-        {"requests": {"cpu": "50m", "memory": "384Mi"}, "limits": {"memory": "4Gi"}},
+        {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "4Gi"}},
     ),
     "nodes": (lambda o: pod(o, "scheduler")["nodeSelector"], {"disk": "fast", "zone": "b"}),
     "nodes of all": (lambda o: pod(o, "nats", "StatefulSet")["nodeSelector"], {"disk": "fast"}),
@@ -285,7 +285,10 @@ EFFECTS: dict[str, tuple[Callable[[Objects], object], object]] = {
         lambda o: "nats-0.nats.elsewhere.svc:6222" in o["ConfigMap", "nats"]["data"]["nats.conf"],
         True,
     ),
-    "namespace": (lambda o: environment(o, "detector")["FLEETLOG_NATS_URL"], "tls://nats.elsewhere.svc:4222"),
+    "namespace": (
+        lambda o: environment(o, "detector")["FLEETLOG_NATS_URL"].split(","),
+        [f"tls://nats-{number}.nats.elsewhere.svc:4222" for number in range(3)],
+    ),
     "namespace of all": (lambda o: {each["metadata"]["namespace"] for each in o.values()}, {"elsewhere"}),
     "who reaches the log": (
         lambda o: o["NetworkPolicy", "nats"]["spec"]["ingress"][-1]["from"],

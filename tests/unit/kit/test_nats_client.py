@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 from urllib.parse import urlparse
 
@@ -223,6 +224,37 @@ async def test_an_attempt_that_came_to_nothing_leaves_no_socket_open() -> None:
             assert await left.get() == b""
     finally:
         server.close()
+
+
+async def test_an_address_that_answers_nothing_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        left.set()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    with socket.socket() as gone, socket.socket() as waits:
+        gone.bind(("127.0.0.1", 0))
+        gone.listen(0)
+        waits.connect(gone.getsockname())
+        # Nobody accepts: whoever comes now gets no answer.
+        places = [gone.getsockname(), server.sockets[0].getsockname()]
+
+        async def resolve(*_: object, **__: object) -> list[object]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place) for place in places]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        client = QuickClient()
+        client.options["connect_timeout"] = 20
+        try:
+            await client._connect_to_server(Srv(urlparse("nats://nats.example:4222")))
+            assert client._transport._io_writer.get_extra_info("peername") == places[1]
+            client._transport.close()
+            await left.wait()
+        finally:
+            server.close()
 
 
 @pytest.mark.parametrize(
