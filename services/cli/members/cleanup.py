@@ -14,7 +14,7 @@ from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.karmadactl_options import MemberFile
 from services.cli.common.running import Failed, NotReady, complain
 from services.cli.common.waiting import wait_until
-from services.cli.members.member_account import AUTOSCALER, METRICS_READER
+from services.cli.members.member_account import READERS
 from services.cli.members.member_options import LeaveOptions
 from services.cli.members.membership import open_member_file
 
@@ -58,10 +58,7 @@ async def clean_by_file(name: str, options: LeaveOptions) -> None:
             resource_path("", "v1", "serviceaccounts", options.namespace, account),
             _binding(IMPERSONATOR),
             _role(IMPERSONATOR),
-            _binding(METRICS_READER),
-            _role(METRICS_READER),
-            _binding(AUTOSCALER),
-            _role(AUTOSCALER),
+            *(place(name) for name in READERS for place in (_binding, _role)),
             resource_path("", "v1", "serviceaccounts", options.namespace, IMPERSONATOR),
             resource_path("", "v1", "namespaces", "", options.namespace),
         ):
@@ -99,7 +96,7 @@ async def clean_by_itself(name: str, namespace: str, member: KubeClient | str) -
             if others
             else resource_path("", "v1", "namespaces", "", namespace)
         )
-        ours = (IMPERSONATOR, METRICS_READER, AUTOSCALER)
+        ours = (IMPERSONATOR, *READERS)
         shared = () if others else (*map(_binding, ours), *map(_role, ours))
         for path in (_role(role), *shared, place):
             await _hang_on(member, path, owner)

@@ -30,6 +30,9 @@ METRICS_READER: Final = "fleetlog-metrics-reader"
 """The role in a member by which the gateway reads its metrics."""
 AUTOSCALER: Final = "fleetlog-autoscaler"
 """The role in a member by which the autoscaler reads its pods, their samples, and scales."""
+SEARCH: Final = "fleetlog-search"
+"""The role in a member by which search reads what registries select."""
+READERS: Final = (METRICS_READER, AUTOSCALER, SEARCH)
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 _TOKEN_SECONDS: Final = 10 * 365 * 24 * 3600
 _LASTING_SECONDS: Final = 365 * 24 * 3600
@@ -134,7 +137,7 @@ async def member_identity(
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         },
     )
-    for manifest in (*impersonator_rights(namespace), *measuring_rights()):
+    for manifest in (*impersonator_rights(namespace), *reading_rights()):
         await _ensure_there(member, resource_path(RBAC, "v1", f"{manifest['kind'].lower()}s"), manifest)
     token = await _lasting_token(member, access, namespace, account)
     own = bool(access.token or access.client_cert)
@@ -149,10 +152,10 @@ async def member_identity(
     return msgspec.structs.replace(ours, impersonator=impersonator)
 
 
-def measuring_rights() -> Iterator[Manifest]:
-    """Reading of metrics by the gateway; of pods, their samples and scales by the autoscaler.
+def reading_rights() -> Iterator[Manifest]:
+    """Reading of metrics by the gateway; of pods, their samples and scales by the autoscaler; of all kinds by search.
 
-    The control plane decides who sees the metrics of all members.
+    The control plane decides who sees the metrics and objects of all members, and registries which kinds are read.
     """
     read = ["get", "list"]
     for name, service, rules in (
@@ -166,6 +169,7 @@ def measuring_rights() -> Iterator[Manifest]:
                 {"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["get"]},
             ],
         ),
+        (SEARCH, "search", [{"apiGroups": ["*"], "resources": ["*"], "verbs": [*read, "watch"]}]),
     ):
         shared = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}}
         yield {**shared, "kind": "ClusterRole", "rules": rules}

@@ -12,6 +12,7 @@ from schemas.manifest import Manifest
 from services._rules.constants import LABEL_TRUE, SYSTEM_LABEL
 from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
 from services.cli.members.join import kubeconfig_with
+from services.cli.members.member_account import READERS, reading_rights
 from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 
 NAME: Final = "karmada-agent"
@@ -58,6 +59,7 @@ def agent_places(namespace: str) -> list[tuple[str, str, str, str]]:
         ("ServiceAccount", "v1", namespace, ACCOUNT),
         ("ClusterRoleBinding", f"{RBAC}/v1", "", NAME),
         ("ClusterRole", f"{RBAC}/v1", "", NAME),
+        *((kind, f"{RBAC}/v1", "", name) for name in READERS for kind in ("ClusterRoleBinding", "ClusterRole")),
     ]
 
 
@@ -82,6 +84,7 @@ def agent_objects(plan: AgentPlan) -> list[Manifest]:
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": NAME},
             "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": plan.namespace}],
         },
+        *reading_rights(),
         {
             "apiVersion": "v1",
             "kind": "Secret",

@@ -14,7 +14,7 @@ from services._rules.kubernetes.rbac.policy_rules import Access
 from services._rules.kubernetes.rbac.role_index import GROUP, Place, RoleIndex
 from services._rules.kubernetes.rbac.service_roles import SERVICE_GROUP, service_objects, user_of
 from services.apiserver.core.request_context import Identity
-from services.cli.members.member_account import measuring_rights
+from services.cli.members.member_account import reading_rights
 
 ROOT = Path(__file__).parents[3]
 HPA = "autoscaling.karmada.io"
@@ -107,7 +107,7 @@ def test_rights_in_the_control_plane_are_those_that_are_needed(service: str) -> 
 
 @pytest.mark.parametrize("service", MEMBER)
 def test_rights_in_members_are_those_that_are_needed(service: str) -> None:
-    assert rights(indexed(list(measuring_rights())), service, "default") == MEMBER[service]
+    assert rights(indexed(list(reading_rights())), service, "default") == MEMBER[service]
 
 
 @pytest.mark.parametrize("service", CONTROL)
