@@ -6,8 +6,9 @@ import json
 from importlib.metadata import version
 from typing import Final
 
-from k8s.packaging.value_schemas import agent_schema, schema
-from k8s.shared import Manifest
+from k8s.packaging.value_schemas import agent_schema, schema, settings
+from k8s.shared import Manifest, dns
+from schemas.topology import SERVICES
 from services.cli.installation.certificate_files import NAMESPACE, servers
 from services.cli.registration.agent_manifests import AgentPlan, agent_objects
 
@@ -70,6 +71,8 @@ def charts() -> dict[str, list[Manifest] | str]:
         "k8s/charts/fleetlog/Chart.yaml": [chart("fleetlog", "Services of Fleetlog, its log and a control plane")],
         "k8s/charts/fleetlog/values.schema.json": _json(schema()),
         "k8s/charts/fleetlog/files/certificates.yaml": certificates(),
+        # Which variables of all services each of them knows: it would refuse to start with another one.
+        "k8s/charts/fleetlog/files/settings.json": _json({dns(name): " ".join(settings([name])) for name in SERVICES}),
         "k8s/charts/fleetlog-agent/Chart.yaml": [chart("fleetlog-agent", "The agent of a pull member of Fleetlog")],
         "k8s/charts/fleetlog-agent/values.schema.json": _json(agent_schema()),
         "k8s/charts/fleetlog-agent/files/agent.yaml": agent_objects(_AGENT),

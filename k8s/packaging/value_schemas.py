@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from k8s.shared import WITH_API, Manifest, dns
 from schemas.topology import SERVICES
+from services._kit.base.settings import FILE, PREFIX
+from services.cli.installation.environment import settings_of
 
 TEXT: Final[Manifest] = {"type": "string"}
 FLAG: Final[Manifest] = {"type": "boolean"}
@@ -47,10 +50,25 @@ SERVICE: Final = fields({"type": {"enum": ["ClusterIP", "NodePort", "LoadBalance
 STORAGE: Final = fields({"className": TEXT, "size": TEXT})
 
 
+def settings(services: Iterable[str]) -> list[str]:
+    """The variables that some of these services read, sorted."""
+    return sorted({FILE}.union(*map(settings_of, services)))
+
+
+def _known(services: Iterable[str]) -> Manifest:
+    """Variables of which those of the product have to be settings of some of these services."""
+    names = "|".join(name.removeprefix(PREFIX) for name in settings(services))
+    ours: list[Manifest] = [{"not": {"pattern": f"^{PREFIX}"}}, {"pattern": f"^{PREFIX}({names})$"}]
+    return {**VARIABLES, "propertyNames": {"anyOf": ours}}
+
+
 def _workloads() -> Manifest:
     others = {**WORKLOAD, "image": fields(OWN_IMAGE)}
     own = {**others, "enabled": FLAG, "replicas": COUNT, "logLevel": LEVEL}
-    found = {dns(name): fields({**own, "service": SERVICE} if name in WITH_API else own) for name in SERVICES}
+    found = {
+        dns(name): fields({**own, "env": _known([name]), **({"service": SERVICE} if name in WITH_API else {})})
+        for name in SERVICES
+    }
     found["certificate-renewal"] = fields(others)
     # The log has as many servers as its configuration names, and etcd one.
     found["nats"] = fields({**others, "storage": STORAGE})
@@ -79,7 +97,7 @@ def schema() -> Manifest:
             "image": IMAGE,
             "pods": fields({**PLACE, "annotations": LABELS, "labels": LABELS}),
             "logLevel": LEVEL,
-            "env": VARIABLES,
+            "env": _known(SERVICES),
             "workloads": _workloads(),
             "controlPlane": fields(control),
             "log": fields({"maxFileStore": size, "from": CIDRS, "reloader": fields({"enabled": FLAG})}),
@@ -108,6 +126,7 @@ def agent_schema() -> Manifest:
             "image": IMAGE,
             "logLevel": LEVEL,
             **WORKLOAD,
+            "env": _known(["agent"]),
         },
         "cluster",
         "url",

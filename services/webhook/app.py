@@ -36,7 +36,7 @@ class Webhook:
         self._events = CertificateEvents(self._stored.opened, clock.now)
         gates = gates_of(settings.feature_gates)
         standing = Context(
-            allow_no_execute_taint_policy=settings.allow_no_execute_taint_policy,
+            allow_no_execute_taint_policy=settings.no_execute_policies,
             multiple_pod_templates=gates["MultiplePodTemplatesScheduling"],
             resource_models=gates["CustomizedClusterResourceModeling"],
             keeps_faults=True,

@@ -41,6 +41,13 @@ class WebhookSettings(Settings, frozen=True, kw_only=True, forbid_unknown_fields
     """Entries such as `FederatedQuotaEnforcement=true`."""
     allow_no_execute_taint_policy: bool = False
     """Whether a ClusterTaintPolicy may have the effect NoExecute, which evicts."""
+    enable_no_execute_taint_eviction: bool = False
+    """The same, by the name of the setting that makes failover evict."""
+
+    @property
+    def no_execute_policies(self) -> bool:
+        """Whether a ClusterTaintPolicy may have the effect NoExecute."""
+        return self.allow_no_execute_taint_policy or self.enable_no_execute_taint_eviction
 
     def __post_init__(self) -> None:
         """Refuse what could not be obeyed."""

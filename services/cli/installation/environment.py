@@ -58,7 +58,7 @@ def known_names(services: Iterable[str]) -> frozenset[str]:
     names.update(f"{UP}{field.name.upper()}_SECONDS" for field in fields(Limits))
     names.update(f"{MEMBER}{field.name.upper()}" for field in fields(MemberSettings))
     for service in services:
-        names |= _settings_of(service)
+        names |= settings_of(service)
     return frozenset(names)
 
 
@@ -73,7 +73,7 @@ def take(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 def known_to(service: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Those variables that are settings of a service."""
-    names = _settings_of(service)
+    names = settings_of(service)
     return {name: value for name, value in variables.items() if name in names}
 
 
@@ -84,7 +84,8 @@ def known_to_api_server(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if name in SHARED}
 
 
-def _settings_of(service: str) -> set[str]:
+def settings_of(service: str) -> set[str]:
+    """The variables that a service reads."""
     module = importlib.import_module(f"services.{service}.settings")
     kinds = [
         kind

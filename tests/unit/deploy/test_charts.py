@@ -106,6 +106,9 @@ def test_charts_are_as_helm_wants_them(chart: str) -> None:
         ("fleetlog", {"log": {"from": ["everywhere"]}}, "from"),
         ("fleetlog", {"certificates": {"certManager": {"enabled": True}}}, "issuer"),
         ("fleetlog", {"certificates": {"renewal": {"schedule": "daily"}}}, "schedule"),
+        ("fleetlog", {"env": {"FLEETLOG_FEATURE_GATE": "Failover=true"}}, "FLEETLOG_FEATURE_GATE"),
+        ("fleetlog", {"workloads": {"scheduler": {"env": {"FLEETLOG_API_PORT": 1}}}}, "FLEETLOG_API_PORT"),
+        ("fleetlog-agent", {**MEMBER, "env": {"FLEETLOG_FEATURE_GATES": ""}}, "FLEETLOG_FEATURE_GATES"),
         ("fleetlog-agent", {}, "cluster"),
         ("fleetlog-agent", {**MEMBER, "identity": ""}, "existingSecret"),
         ("fleetlog-agent", {**MEMBER, "cluster": "UPPER"}, "cluster"),
@@ -338,6 +341,17 @@ def test_a_value_changes_what_it_says(usual: Objects, changed: Objects, name: st
     except (KeyError, IndexError, ValueError):
         return
     assert before != wanted, "it was so before"
+
+
+def test_each_service_gets_the_settings_that_it_knows() -> None:
+    given = {
+        "FLEETLOG_FEATURE_GATES": "Failover=true",
+        "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true",
+        "HTTPS_PROXY": "http://proxy.example:3128",
+    }
+    objects = rendered({"env": given})
+    got = {name: given.keys() & environment(objects, name).keys() for name in ("failover", "webhook", "janitor")}
+    assert got == {"failover": given.keys(), "webhook": given.keys(), "janitor": {"HTTPS_PROXY"}}
 
 
 def test_renewal_is_turned_off_as_a_whole() -> None:

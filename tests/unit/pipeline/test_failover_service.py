@@ -11,6 +11,7 @@ from services._rules.decision import Decision
 from services.failover.app import Failover
 from services.failover.eviction_rate import SLOWEST, EvictionRate
 from services.failover.settings import FailoverSettings
+from services.webhook.settings import WebhookSettings
 from tests.support.facts import KEY, binding, cluster, key, placement
 from tests.support.harness import Harness, running
 
@@ -40,6 +41,19 @@ def test_nothing_is_evicted_by_default() -> None:
 )
 def test_taint_eviction_needs_the_gate_and_both_flags(changed: dict[str, str], evicts: bool) -> None:
     assert load(FailoverSettings, {**ON, **changed}).rules().taint_eviction is evicts
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ({}, False),
+        ({"FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION": "true"}, True),
+        ({"FLEETLOG_ALLOW_NO_EXECUTE_TAINT_POLICY": "true"}, True),
+    ],
+)
+def test_the_webhook_admits_policies_that_failover_obeys(given: dict[str, str], allowed: bool) -> None:
+    files = {f"FLEETLOG_{name}": "x" for name in ("CONTROL_KUBECONFIG", "SERVING_CERT", "SERVING_KEY", "NATS_URL")}
+    assert load(WebhookSettings, {**files, **given}).no_execute_policies is allowed
 
 
 @pytest.mark.parametrize(
