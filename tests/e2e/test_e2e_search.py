@@ -20,18 +20,18 @@ MARK = "resource.karmada.io/cached-from-cluster"
 
 @pytest.fixture
 def registered(space: Space) -> Iterator[Space]:
-    """A namespace while ConfigMaps of two members are selected."""
+    """A namespace while ConfigMaps of two push members and a pull member are selected."""
     registry: Manifest = {
         "apiVersion": "search.karmada.io/v1alpha1",
         "kind": "ResourceRegistry",
         "metadata": {"name": f"{space.name}-search"},
         "spec": {
-            "targetCluster": {"clusterNames": ["member1", "member2"]},
+            "targetCluster": {"clusterNames": ["member1", "member2", "member3"]},
             "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
         },
     }
     space.apply(registry)
-    for member, name in (("member1", "one"), ("member1", "both"), ("member2", "both")):
+    for member, name in (("member1", "one"), ("member1", "both"), ("member2", "both"), ("member3", "both")):
         metadata = {"name": name, "namespace": space.name, "labels": {"app": name}}
         space.member[member].apply(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"of": name}}
@@ -50,7 +50,7 @@ def test_cache_and_command_show_the_same(registered: Space) -> None:
         items = [item for item in found["items"] if item["metadata"]["name"] != "kube-root-ca.crt"]
         return [(item["metadata"]["annotations"][MARK], item["metadata"]["name"]) for item in items]
 
-    expected = [("member1", "both"), ("member1", "one"), ("member2", "both")]
+    expected = [("member1", "both"), ("member1", "one"), ("member2", "both"), ("member3", "both")]
     until_equal("objects in the cache", cached, expected)
     assert cached("app%3Done") == [("member1", "one")]
     kubeconfig = str(space.control.kubeconfig)
@@ -58,4 +58,6 @@ def test_cache_and_command_show_the_same(registered: Space) -> None:
     assert shown.returncode == 0, shown.stderr
     words = ("search", "kind=configmaps .data.of=both", "-n", space.name, "-o", "name", "--kubeconfig", kubeconfig)
     shown = run_command("fleetlog", *words)
-    assert shown.stdout.splitlines() == [f"{member}/{space.name}/configmap/both" for member in ("member1", "member2")]
+    assert shown.stdout.splitlines() == [
+        f"{member}/{space.name}/configmap/both" for member in ("member1", "member2", "member3")
+    ]
