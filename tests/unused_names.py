@@ -11,6 +11,7 @@ _.readinto
 _.writable
 _._parse_header_lines
 _._ps
+_.connect_tls
 _._bare_io_reader
 _._bare_io_writer
 _._io_reader

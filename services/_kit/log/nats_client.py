@@ -102,6 +102,15 @@ class _Parser(Parser):  # type: ignore[misc]  # the library ships no types
         self._need = need - at if need else 0
 
 
+class _OverTls(asyncio.StreamReaderProtocol):
+    """Ends with its peer: TLS knows no half-closed connections, and asyncio logs a line for each that asks for one."""
+
+    def eof_received(self) -> bool:
+        """Let go of the transport."""
+        super().eof_received()
+        return False
+
+
 class _Transport(TcpTransport):  # type: ignore[misc]  # the library ships no types
     """Connects to whichever address of a name answers first: that of a pod that is gone never does."""
 
@@ -119,6 +128,18 @@ class _Transport(TcpTransport):  # type: ignore[misc]  # the library ships no ty
                 raise
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = writer
+
+    async def connect_tls(self, uri: Any, ssl_context: Any, buffer_size: int, connect_timeout: float) -> None:
+        """Go on over TLS; `uri` is an address or a name. Raises OSError or TimeoutError."""
+        reader, loop = asyncio.StreamReader(limit=buffer_size), asyncio.get_running_loop()
+        protocol = _OverTls(reader)
+        name = uri if isinstance(uri, str) else uri.hostname
+        async with asyncio.timeout(connect_timeout):
+            plain = self._bare_io_writer.transport
+            transport = await loop.start_tls(plain, protocol, ssl_context, server_hostname=name)
+        if transport is None:
+            raise ConnectionResetError("the server hung up")
+        self._io_reader, self._io_writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 class QuickClient(Client):  # type: ignore[misc]  # the library ships no types

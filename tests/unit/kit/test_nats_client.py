@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
@@ -13,6 +15,7 @@ from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError, MaxPayloadError, ProtocolError
 
 from services._kit.log.nats_client import Headers, QuickClient
+from services.apiserver.auth.certificate_authority import Authority
 
 DIRECT, QUEUED = 1, 2
 STATUS = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 7\r\n\r\n"
@@ -255,6 +258,34 @@ async def test_an_address_that_answers_nothing_holds_up_no_other(monkeypatch: py
             await left.wait()
         finally:
             server.close()
+
+
+async def test_a_server_that_hangs_up_over_tls_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    authority = Authority(tmp_path)
+    authority.load()
+    contexts = [ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
+    contexts[0].load_cert_chain(*authority.server(("nats.example",)))
+    contexts[1].load_verify_locations(authority.ca_file)
+
+    async def upgrading(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await writer.start_tls(contexts[0])
+        writer.write(b"PING\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(upgrading, "127.0.0.1", 0)
+    address = urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    client = QuickClient()
+    client.options["connect_timeout"] = 20
+    try:
+        await client._connect_to_server(Srv(address))
+        await client._transport.connect_tls("nats.example", contexts[1], 1024, 20)
+        assert await client._transport.readline() == b"PING\r\n"
+        assert await client._transport.read(10) == b""
+        assert caplog.messages == []
+    finally:
+        client._transport.close()
+        server.close()
 
 
 @pytest.mark.parametrize(
