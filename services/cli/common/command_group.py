@@ -46,7 +46,23 @@ class CommandGroup(TyperGroup):
             typer.echo(ctx.get_help())
             ctx.exit()
         ctx.formatter_class = _Formatter
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self._command_first(ctx, args))
+
+    def _command_first(self, ctx: Context, args: list[str]) -> list[str]:
+        """The arguments with options of the command behind it: kubectl takes `-n shop get`, too."""
+        own = {name: getattr(param, "is_flag", False) for param in self.get_params(ctx) for name in param.opts}
+        ours: list[str] = []
+        theirs: list[str] = []
+        rest = list(args)
+        while rest and rest[0].startswith("-"):
+            name, given, _ = rest[0].partition("=")
+            attached = given or (len(name) > 2 and not name.startswith("--"))
+            count = 1 if attached or own.get(name) else 2
+            (ours if name in own else theirs).extend(rest[:count])
+            del rest[:count]
+        if theirs and rest and rest[0] in self.commands:
+            return [*ours, rest[0], *theirs, *rest[1:]]
+        return args
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """The command that is named; an unknown one is refused with those that look like it."""

@@ -144,6 +144,23 @@ def test_the_control_plane_may_be_named_before_the_verb(tmp_path: Path) -> None:
     assert ended.stderr.startswith("error: ")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-n", "shop"),
+        ("--namespace=shop",),
+        ("--kubeconfig", "NONE", "-n", "shop"),
+        ("-n", "shop", "--kubeconfig=NONE"),
+    ],
+)
+def test_options_of_a_command_may_stand_before_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    given = [word.replace("NONE", str(tmp_path / "none")) for word in words]
+    ended = run_command("karmadactl", *given, "get", "pods", KUBECONFIG=str(tmp_path / "none"))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "none" in ended.stderr, "it looked for the kubeconfig"
+    assert run_command("karmadactl", "-n", "get").stderr.startswith("error: unknown shorthand flag: -n")
+
+
 def test_topology_shows_streams_and_their_subjects() -> None:
     shown = run_command("fleetlog", "topology")
     assert shown.returncode == 0
