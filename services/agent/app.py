@@ -115,6 +115,8 @@ class Agent:
             return lambda: trouble(self.term) if self.term is not None else ""
 
         self.health.check("hub", lambda: self.link.trouble)
+        link = self.link
+        self.health.check("entered", lambda: "" if link.entered else f"the hub was never reached: {link.trouble}")
         self.health.check("works", of(lambda term: term.follower.trouble))
         self.health.check("member", of(lambda term: term.lane.trouble))
         self.health.check("storage", of(lambda term: term.storage.trouble))

@@ -26,6 +26,8 @@ class HubConnection:
     def __init__(self, settings: Settings, name: str) -> None:
         self.trouble = "not connected to the hub yet"
         """Why there is no connection; empty while there is one."""
+        self.entered = False
+        """Whether there was ever one since the start."""
         self._settings = settings
         self._name = name
         self._tls = tls_context(settings)
@@ -86,7 +88,7 @@ class HubConnection:
 
     def _regained(self) -> None:
         log.info("hub_connected")
-        self.trouble = ""
+        self.trouble, self.entered = "", True
         self._down.clear()
         self._up.set()
 

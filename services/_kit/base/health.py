@@ -40,6 +40,11 @@ class Health:
             found |= {f"{part}: {name}": reason for name, reason in health.reasons().items()}
         return {name: reason for name, reason in found.items() if reason}
 
+    def reason(self, name: str) -> str | None:
+        """Why one check does not pass, empty where it does; None without such a check."""
+        check = self._checks.get(name)
+        return None if check is None else _asked(check)
+
     @property
     def ready(self) -> bool:
         """Whether every check passes."""
@@ -77,6 +82,7 @@ class HealthServer:
                 web.get("/healthz", self._healthz),
                 web.get("/livez", self._healthz),
                 web.get("/readyz", self._readyz),
+                web.get("/readyz/{check}", self._checked),
                 web.get("/metrics", self._metrics),
             ]
         )
@@ -107,6 +113,12 @@ class HealthServer:
             status=200 if document["ready"] else 503,
             content_type="application/json",
         )
+
+    async def _checked(self, request: web.Request) -> web.Response:
+        reason = self.health.reason(request.match_info["check"])
+        if reason is None:
+            raise web.HTTPNotFound(text="there is no check of this name")
+        return web.Response(text=reason or "ok", status=503 if reason else 200)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

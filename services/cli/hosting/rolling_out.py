@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services.cli.common.running import Failed, NotReady, patience
+from services.cli.common.running import Failed, NotReady, complain, patience
 from services.cli.common.waiting import wait_until
 
 MANAGER: Final = "karmadactl"
 _NOT_APPLIED: Final = ("APIService",)
 """Kinds that a kube-apiserver 1.20 cannot apply: it breaks the connection off."""
+_TELLS_AFTER: Final = 15.0
+"""Seconds after which it is said why something is not ready, and again when the reason changes."""
+_TELLS_EVERY: Final = 5.0
+_LONGEST: Final = 400
 _APPLY: Final = "application/apply-patch+yaml"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _BAD_WAITING: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError"})
@@ -71,11 +76,23 @@ async def until_ready(
     """
     path = path_of(kind, "apps/v1", namespace, name)
 
+    began = looked = time.monotonic()
+    told = ""
+
     async def look() -> str:
+        nonlocal looked, told
         try:
-            return missing(await client.get(path))
+            found = missing(await client.get(path))
         except (ApiError, Unreachable) as error:
             return str(error)
+        now = time.monotonic()
+        if found and now - began > _TELLS_AFTER and now - looked > _TELLS_EVERY:
+            looked = now
+            why = await _why(client, namespace, name)
+            if why not in ("", told):
+                told = why
+                complain(f"{name} is not ready yet{why}")
+        return found
 
     try:
         async with patience(f"waiting for {name}"):
@@ -105,8 +122,34 @@ async def _why(client: KubeClient, namespace: str, name: str) -> str:
         listed = await client.get(f"{pods}?labelSelector=app.kubernetes.io%2Fname%3D{name}")
     except (ApiError, Unreachable):
         return ""
-    reasons = reasons_of(listed.get("items") or ())
-    return f" ({'; '.join(reasons)})" if reasons else ""
+    found = listed.get("items") or ()
+    reasons = reasons_of(found)
+    for pod in () if reasons else found:
+        if words := await _last_words(client, pods, pod):
+            reasons.append(words)
+    return f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+
+
+async def _last_words(client: KubeClient, pods: str, pod: Manifest) -> str:
+    """The reason of the last warning in the log of a pod that runs and is not ready; empty without one."""
+    status = pod.get("status") or {}
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    if ready or status.get("phase") != "Running":
+        return ""
+    try:
+        text = await client.request(
+            "GET", f"{pods}/{pod['metadata']['name']}/log", params={"tailLines": "50"}, accept="*/*"
+        )
+    except (ApiError, Unreachable):
+        return ""
+    for line in reversed(text.decode("utf-8", "replace").splitlines()):
+        try:
+            entry = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            continue
+        if entry.get("level") in ("warning", "error"):
+            return f"{entry.get('event')}: {entry.get('reason', '')}"[:_LONGEST]
+    return ""
 
 
 def reasons_of(pods: Sequence[Manifest]) -> list[str]:

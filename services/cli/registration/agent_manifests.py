@@ -139,8 +139,9 @@ def _pod(plan: AgentPlan) -> Manifest:
         "ports": [{"name": "http", "containerPort": _HTTP, "protocol": "TCP"}],
         "livenessProbe": {**probe, "failureThreshold": 6},
         "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
-        # One that waits for its turn works as it should, and so does one that is cut off from the hub.
-        "readinessProbe": {**probe, "periodSeconds": 5},
+        # One that waits for its turn works as it should, and so does one that is cut off from the hub; one that never
+        # reached it has the wrong address, identity or authority.
+        "readinessProbe": {**probe, "periodSeconds": 5, "httpGet": {"path": "/readyz/entered", "port": "http"}},
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": confined_container(),
         "volumeMounts": [

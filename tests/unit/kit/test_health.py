@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
-from services._kit.base.health import Health
+import aiohttp
+from prometheus_client import CollectorRegistry
+
+from services._kit.base.health import Health, HealthServer
 from services._kit.base.outage import Outage
 
 
@@ -33,6 +36,26 @@ def test_checks_and_values_of_parts_stand_under_their_names():
         "position": 7,
         "executor-1": {"leader": True},
     }
+
+
+async def test_one_check_is_answered_by_its_name() -> None:
+    health = Health()
+    health.check("hub", lambda: "cut off")
+    health.check("entered", lambda: "")
+    server = HealthServer(health, CollectorRegistry())
+    await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+
+            async def asked(path: str) -> tuple[int, str]:
+                async with session.get(path) as answer:
+                    return answer.status, await answer.text()
+
+            assert await asked("/readyz/entered") == (200, "ok")
+            assert await asked("/readyz/hub") == (503, "cut off")
+            assert (await asked("/readyz/other"))[0] == 404
+    finally:
+        await server.stop()
 
 
 def test_outage_counts_once_it_lasts_and_ends_with_an_answer(monkeypatch):
