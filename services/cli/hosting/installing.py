@@ -21,7 +21,7 @@ from services.cli.hosting.host_manifests import LOG, SERVER, STORE, host_objects
 from services.cli.hosting.host_secrets import host_secrets, make_files
 from services.cli.hosting.init_file import with_file
 from services.cli.hosting.init_options import InitOptions
-from services.cli.hosting.rolling_out import put, until_ready
+from services.cli.hosting.rolling_out import all_ready, put
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
 from services.cli.installation.certificate_files import GATEWAY_PORT, WEBHOOK_PORT
 from services.cli.installation.gateway_setup import api_services, gateway_service, member_access
@@ -105,18 +105,15 @@ async def _install(host: KubeClient, wanted: Wanted, kubeconfig: Path) -> None:
 
 
 async def _roll_out(host: KubeClient, wanted: Wanted, objects: Sequence[Manifest]) -> None:
-    """Write objects, then wait for each workload among them, in their order."""
+    """Write objects, then wait for the workloads among them, for all at once."""
     for item in objects:
         await put(host, item)
-    for item in objects:
-        if item["kind"] not in ("Deployment", "StatefulSet"):
-            continue
-        name = item["metadata"]["name"]
+    workloads = [item for item in objects if item["kind"] in ("Deployment", "StatefulSet")]
+    for item in workloads:
         if not item["spec"]["replicas"]:
-            _say(name, "not enabled (karmadactl addons enable)")
-            continue
-        await until_ready(host, item["kind"], wanted.namespace, name, wanted.seconds)
-        _say(name, "ready")
+            _say(item["metadata"]["name"], "not enabled (karmadactl addons enable)")
+    started = [(item["kind"], item["metadata"]["name"]) for item in workloads if item["spec"]["replicas"]]
+    await all_ready(host, wanted.namespace, started, wanted.seconds, became_ready=lambda name: _say(name, "ready"))
 
 
 async def _reached(control: KubeClient) -> None:

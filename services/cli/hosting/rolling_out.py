@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services.cli.common.running import Failed, NotReady, complain, patience
+from services.cli.common.running import Failed, NotReady, complain, reporting
 from services.cli.common.waiting import wait_until
 
 MANAGER: Final = "karmadactl"
@@ -21,6 +21,8 @@ _TELLS_AFTER: Final = 15.0
 """Seconds after which it is said why something is not ready, and again when the reason changes."""
 _TELLS_EVERY: Final = 5.0
 _LONGEST: Final = 400
+_NAMED: Final = 3
+READY_TIMEOUT: Final = "--wait-component-ready-timeout"
 _APPLY: Final = "application/apply-patch+yaml"
 _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _BAD_WAITING: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError"})
@@ -63,46 +65,74 @@ async def _written(client: KubeClient, path: str, item: Manifest) -> None:
 
 
 async def until_ready(
-    client: KubeClient,
-    kind: str,
-    namespace: str,
-    name: str,
-    seconds: float,
-    flag: str = "--wait-component-ready-timeout",
+    client: KubeClient, kind: str, namespace: str, name: str, seconds: float, flag: str = READY_TIMEOUT
 ) -> None:
-    """Wait until every instance of a workload is ready; 0 seconds: for ever.
+    """Wait until every instance of a workload is ready; see `all_ready`."""
+    await all_ready(client, namespace, [(kind, name)], seconds, flag)
 
-    Raises Failed, saying what is missing and by which flag there is more time.
+
+async def all_ready(
+    client: KubeClient,
+    namespace: str,
+    workloads: Sequence[tuple[str, str]],
+    seconds: float,
+    flag: str = READY_TIMEOUT,
+    became_ready: Callable[[str], object] = str,
+) -> None:
+    """Wait until every instance of all these workloads (kind and name) is ready; 0 seconds: for ever.
+
+    The time begins again whenever one of them gets ready: where many start at once, each is slow. Raises Failed, saying
+    what is missing and by which flag there is more time.
     """
-    path = path_of(kind, "apps/v1", namespace, name)
-
+    waiting = dict.fromkeys(workloads, "")
+    told: dict[str, str] = {}
     began = looked = time.monotonic()
-    told = ""
 
     async def look() -> str:
-        nonlocal looked, told
-        try:
-            found = missing(await client.get(path))
-        except (ApiError, Unreachable) as error:
-            return str(error)
+        nonlocal looked
+        before = len(waiting)
+        for kind, name in list(waiting):
+            try:
+                lack = missing(await client.get(path_of(kind, "apps/v1", namespace, name)))
+            except (ApiError, Unreachable) as error:
+                lack = str(error)
+            waiting[kind, name] = lack
+            if not lack:
+                del waiting[kind, name]
+                became_ready(name)
         now = time.monotonic()
-        if found and now - began > _TELLS_AFTER and now - looked > _TELLS_EVERY:
+        if waiting and now - began > _TELLS_AFTER and now - looked > _TELLS_EVERY:
             looked = now
-            why = await _why(client, namespace, name)
-            if why not in ("", told):
-                told = why
-                complain(f"{name} is not ready yet{why}")
-        return found
+            for _, name in list(waiting)[:_NAMED]:
+                why = await _why(client, namespace, name)
+                if why not in ("", told.get(name)):
+                    told[name] = why
+                    complain(f"{name} is not ready yet{why}")
+        return (
+            ""
+            if len(waiting) < before
+            else "; ".join(
+                f"{kind} {namespace}/{name}: {lack}" for (kind, name), lack in list(waiting.items())[:_NAMED]
+            )
+        )
 
-    try:
-        async with patience(f"waiting for {name}"):
-            await wait_until(f"{kind} {namespace}/{name}", look, seconds or math.inf)
-    except NotReady as error:
-        why = await _why(client, namespace, name)
-        raise Failed(
-            f"{error} within {seconds:g} s{why}; see `kubectl -n {namespace} describe {kind.lower()} {name}`, and give "
-            f"it more time with {flag}"
-        ) from None
+    def names() -> str:
+        first, more = [name for _, name in list(waiting)[:_NAMED]], len(waiting) - _NAMED
+        return ", ".join(first) + (f" and {more} more" if more > 0 else "")
+
+    while waiting:
+        first = next(iter(waiting))
+        try:
+            async with reporting(lambda _: complain(f"waiting for {names()} … ({time.monotonic() - began:.0f} s)")):
+                await wait_until(f"{first[0]} {namespace}/{first[1]}", look, seconds or math.inf)
+        except NotReady:
+            (kind, name), lack = next(iter(waiting.items()))
+            why = await _why(client, namespace, name)
+            others = f"; {names()} are not ready" if len(waiting) > 1 else ""
+            raise Failed(
+                f"{kind} {namespace}/{name}: {lack} within {seconds:g} s{why}{others}; see "
+                f"`kubectl -n {namespace} describe {kind.lower()} {name}`, and give it more time with {flag}"
+            ) from None
 
 
 def missing(workload: Manifest) -> str:

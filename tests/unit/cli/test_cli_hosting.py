@@ -28,7 +28,7 @@ from services.cli.hosting.init_options import (
     Place,
 )
 from services.cli.hosting.installing import bootstrap_objects, node_addresses
-from services.cli.hosting.rolling_out import missing, reasons_of
+from services.cli.hosting.rolling_out import all_ready, missing, reasons_of
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
 
 
@@ -333,3 +333,36 @@ def test_status_of_an_add_on_is_that_of_its_workload() -> None:
     assert status_of({**found, "spec": {"replicas": 0}}) == "disabled"
     assert status_of(None) == "disabled"
     assert bordered(("A", "B"), [("one", "x")]) == "+-----+---+\n| A   | B |\n+-----+---+\n| one | x |\n+-----+---+\n"
+
+
+class _Cluster:
+    """Workloads of which some get ready, each only once another one is."""
+
+    def __init__(self, after: dict[str, str]) -> None:
+        self._after = after
+        self.ready: list[str] = []
+
+    async def get(self, path: str) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        if "labelSelector" in name:
+            return {"items": []}
+        done = name in self._after and self._after[name] in ("", *self.ready)
+        status = {"observedGeneration": 1, "updatedReplicas": 1, "readyReplicas": int(done)}
+        return {"metadata": {}, "spec": {}, "status": status}
+
+
+async def test_parts_are_waited_for_together() -> None:
+    cluster = _Cluster({"a": "c", "b": "", "c": "b"})
+    parts = [("Deployment", "a"), ("Deployment", "b"), ("StatefulSet", "c")]
+    await all_ready(cluster, "fleet", parts, 60.0, became_ready=cluster.ready.append)  # type: ignore[arg-type]
+    assert cluster.ready == ["b", "c", "a"]
+
+
+async def test_parts_that_are_late_are_named() -> None:
+    cluster = _Cluster({"b": ""})
+    parts = [("Deployment", name) for name in "abcde"]
+    with pytest.raises(
+        Failed, match=r"Deployment fleet/a: 0 of 1 .* within 0.1 s; a, c, d and 1 more are not ready; see"
+    ):
+        await all_ready(cluster, "fleet", parts, 0.1, became_ready=cluster.ready.append)  # type: ignore[arg-type]
+    assert cluster.ready == ["b"]
