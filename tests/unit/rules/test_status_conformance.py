@@ -178,6 +178,12 @@ def test_a_condition_is_dated_when_it_turns() -> None:
     assert condition(rolled, "Progressing")["lastUpdateTime"] == stamp(62)
 
 
+@pytest.mark.parametrize("reports", [[None], [{"generation": 1, "resourceTemplateGeneration": 3}]])
+def test_a_deployment_that_no_controller_has_seen_has_no_status(reports: list[Manifest | None]) -> None:
+    obj = template("apps/v1", "Deployment", replicas=2)
+    assert summed(obj, reports) is obj
+
+
 def test_foreign_conditions_of_a_deployment_stay() -> None:
     foreign = {"type": "Checked", "status": "True"}
     obj = template("apps/v1", "Deployment", {"conditions": [foreign]}, replicas=2)

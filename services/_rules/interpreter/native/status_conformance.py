@@ -105,7 +105,8 @@ def _deployment(obj: Manifest, summed: Manifest, items: Items, now: str) -> Mani
             "message": "Each cluster runs the present template." if rolled else "Clusters are being updated.",
         },
     ]
-    if items:
+    # Until a controller has seen a copy there is nothing to say, and nothing to write.
+    if any(member.get("observedGeneration") for _, member in reports("Deployment", items)):
         status["conditions"] = _with_conditions(old, wanted, now, "lastUpdateTime", "lastTransitionTime")
     return _replaced(obj, summed, status)
 

@@ -30,7 +30,7 @@ def _is_true(status: Manifest, kind: str) -> bool:
 
 def _by_itself(status: Manifest, true: set[str]) -> Errors:
     active, start, end = status.get("active") or 0, status.get("startTime"), status.get("completionTime")
-    if (ready := status.get("ready") or 0) > active:
+    if (ready := status.get("ready") or 0) > max(active, 0):
         yield invalid("status.ready", ready, "cannot set more ready pods than active")
     if true & {"Complete", "Failed"}:
         if active:
