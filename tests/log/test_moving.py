@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ import pytest
 from services._kit.base.log_errors import Ambiguous
 from services._kit.log.connection import Connection
 from tests.natsserver import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 INFO = {"server_id": "deaf", "version": "2.15.1", "proto": 1, "headers": True, "max_payload": 8 << 20}
 BLOCK = bytes(1 << 20)
@@ -59,6 +60,28 @@ async def test_a_server_that_reads_nothing_is_left(nats_server: Server, monkeypa
             assert await connection.flushed(30)
         finally:
             await connection.close()
+
+
+async def test_a_client_leaves_a_server_that_is_silent_about_tls() -> None:
+    begun = asyncio.Event()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"INFO {json.dumps({**INFO, 'tls_required': True})}\r\n".encode())
+        await reader.readexactly(5)
+        begun.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    opening = asyncio.create_task(Connection.open(url, tls=ssl.create_default_context()))
+    try:
+        await begun.wait()
+        opening.cancel()
+        assert await asyncio.wait({opening}, timeout=PATIENCE) == ({opening}, set())
+    finally:
+        server.close()
+        await server.wait_closed()
 
 
 async def test_a_transport_that_broke_is_no_error_of_who_publishes(nats_server: Server) -> None:

@@ -134,11 +134,17 @@ class _Transport(TcpTransport):  # type: ignore[misc]  # the library ships no ty
         reader, loop = asyncio.StreamReader(limit=buffer_size), asyncio.get_running_loop()
         protocol = _OverTls(reader)
         name = uri if isinstance(uri, str) else uri.hostname
-        async with asyncio.timeout(connect_timeout):
-            plain = self._bare_io_writer.transport
-            transport = await loop.start_tls(plain, protocol, ssl_context, server_hostname=name)
-        if transport is None:
-            raise ConnectionResetError("the server hung up")
+        plain = self._bare_io_writer.transport
+        try:
+            async with asyncio.timeout(connect_timeout):
+                transport = await loop.start_tls(plain, protocol, ssl_context, server_hostname=name)
+            if transport is None:
+                raise ConnectionResetError("the server hung up")
+        except BaseException:
+            plain.abort()
+            # The transport has told its first protocol nothing since: who waited for the end would wait for ever.
+            self._io_writer = None  # type: ignore[assignment]  # as before a connection
+            raise
         self._io_reader, self._io_writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 

@@ -152,4 +152,9 @@ async def test_confirmed_other_control_plane_takes_over(tmp_path: Path) -> None:
         assert not [fact for fact in await made.losses() if isinstance(fact, ClusterRemoved)]
         await made.confirm(held, position)
         await made.until_released("clusters")
-        assert [fact.name for fact in await made.losses() if isinstance(fact, ClusterRemoved)] == ["m1"]
+
+        async def removed() -> bool:
+            return [fact.name for fact in await made.losses() if isinstance(fact, ClusterRemoved)] == ["m1"]
+
+        # What is released and what follows from that are decided one after the other.
+        await eventually(removed, "the cluster is removed")
