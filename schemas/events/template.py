@@ -12,7 +12,8 @@ class TemplateChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
     """The full present state of a claimed template or of a dependency of one.
 
     `digest` names the manifest bytes (SHA-256); `manifest` holds them inline when they are small and no Secret.
-    `labels` and `annotations` are the user's and the claim's.
+    `labels` and `annotations` are the user's and the claim's. `binding_follows`: it changes what its binding asks
+    for, and the event right behind it says so.
     """
 
     key: ObjectKey
@@ -24,6 +25,7 @@ class TemplateChanged(Event, frozen=True, kw_only=True, omit_defaults=True, tag=
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     manifest: Raw | UnsetType = UNSET
+    binding_follows: bool = False
 
 
 class TemplateDeleted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="TemplateDeleted.v1"):

@@ -312,18 +312,21 @@ def _applied(
     except InterpretError as error:
         told = told_of(not_interpreted(state, key, manifest, str(error)))
         return DetectorDecision(events=events, effects=told, ranked=ranked)
-    if changed_at_all:
-        events.append(changed)
-        if not inline:
-            blobs.append((digest, data))
     if view is not None and held_back(view, live, kept, name, bears=bears, waited=waited):
         said = left_standing(state, key, kept, bound, now)
     news: list[Effect] = []
+    requested: list[Fact] = []
     if said is not None:
         news += [Tell(note) for note in said.problems]
         if bound is None or not same_request(bound, said.binding):
-            events.append(said.binding if bound is None else succeeding(bound, said.binding, reason))
+            requested.append(said.binding if bound is None else succeeding(bound, said.binding, reason))
             news += [Tell(note, once=False) for note in said.news]
+    if changed_at_all:
+        again = bound is not None and bool(requested)
+        events.append(msgspec.structs.replace(changed, binding_follows=True) if again else changed)
+        if not inline:
+            blobs.append((digest, data))
+    events += requested
     return DetectorDecision(events=events, effects=news, blobs=blobs, secret=secret, ranked=ranked)
 
 

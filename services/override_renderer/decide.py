@@ -107,7 +107,7 @@ def decide(state: RendererState, key: ObjectKey, at_hand: AtHand) -> RenderDecis
     if isinstance(binding, BindingRequested) and isinstance(template, TemplateChanged) and template.uid == binding.uid:
         frozen = binding.frozen > 0 and binding.everywhere
         removing = awaits_removal(bound.tasks, _to_be_removed(state, bound, key))
-        if not (frozen or removing or _awaits_admission(binding, bound.placed)):
+        if not (frozen or removing or _awaits_request(bound, template) or _awaits_admission(binding, bound.placed)):
             _render_all(state, at_hand, bound, binding, template, where.targets, events, blobs, lacking, missing)
         wanted = set(where.occupied) | _left_alone(bound, binding, members)
     elif isinstance(binding, BindingRequested):
@@ -168,6 +168,11 @@ def _awaits_scheduling(binding: BindingRequested, placement: PlacementEvent | No
         return False
     suspension = _spec(binding.spec).suspension or {}
     return not suspension.get("scheduling")
+
+
+def _awaits_request(bound: Bound, template: TemplateChanged) -> bool:
+    """Whether the request that this template changes was not read yet: the scheduler may refuse what it asks for."""
+    return template.binding_follows and bound.template_seq > bound.binding_seq
 
 
 def _awaits_admission(binding: BindingRequested, placed: PlacementDecided | PlacementFailed | None) -> bool:

@@ -98,12 +98,14 @@ def test_template_fact_has_the_generation_after_the_claim() -> None:
 
 
 def test_scaling_changes_template_and_binding() -> None:
+    """given a scaled template, when recording it, then it says that its request follows: no copy is made before."""
     detector = settled(policy())
     assert scaled(detector, 5, 3)
     verdict = detector.decides()
     assert kinds(verdict) == ["TemplateChanged", "BindingRequested"]
     binding = request(verdict)
     assert (binding.replicas, binding.generation) == (5, 2)
+    assert [event.binding_follows for event in verdict.events if isinstance(event, TemplateChanged)] == [True]
 
 
 def test_deleted_template_ends_once_its_kind_is_listed() -> None:

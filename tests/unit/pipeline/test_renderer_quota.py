@@ -127,13 +127,14 @@ def test_propagated_quota_of_the_name_goes_first() -> None:
 
 
 def test_greater_requests_wait_for_their_admission() -> None:
-    """given requests that no quota admitted, when rendering, then copies stay; withdrawals are not held back."""
+    """given requests that were not read or not admitted, when rendering, then copies stay; withdrawals are not held back."""
     placed = replace(placement(m1=1, m2=1), requests={"cpu": "1"})
     plain = replace(asked("nginx", 2), workload=True)
     renderer = RendererHarness(cluster("m1"), cluster("m2"), template(), plain, placed)
     assert sorted(renderer.works()) == ["m1", "m2"]
-    raised = replace(asked("nginx", 2, cpu=2), generation=2)
-    renderer.given(template(deployment(2, "nginx:2")), raised)
+    renderer.given(replace(template(deployment(2, "nginx:2")), binding_follows=True))
+    assert renderer.works() == {}
+    renderer.given(replace(asked("nginx", 2, cpu=2), generation=2))
     assert renderer.works() == {}
     renderer.given(removed("m2"))
     assert sorted(renderer.works()) == ["m2"]
