@@ -11,11 +11,13 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tests.levels import GATES, INSTALLATIONS, left_out
+from tests.levels import GATES, HEAVY, INSTALLATIONS, left_out
 from tests.support.ending import ends_with_us
 
 # Five on two cores: most tests wait for a process, a log or a member longer than they work.
 _SPREAD: Final = ("-n", "5", "--dist", "loadgroup")
+# Three: an installation works all the time, and its tests begin to miss their time limits where six live at once.
+_INSTALLED: Final = ("-n", "3", "--dist", "loadgroup")
 _NO_GATES: Final = tuple(f"--ignore={file}" for file in GATES)
 _NO_CONTAINERS: Final = "--ignore=tests/containers"
 _CONTAINERS: Final = ("-p", "no:randomly", "-s", "tests/containers")
@@ -34,10 +36,10 @@ def test() -> list[tuple[str, ...]]:
 
 def rest() -> list[tuple[str, ...]]:
     """What `just test` leaves out, and the main paths among their neighbours: some check what a whole module did."""
-    return [
-        (*_SPREAD, *_NO_GATES, _NO_CONTAINERS, "-m", " or ".join(left_out())),
-        _CONTAINERS,
-    ]
+    heavy = " or ".join(HEAVY)
+    rules = (*_NO_GATES, _NO_CONTAINERS, "-m")
+    light = [(*_SPREAD, *rules, f"{mark} and not ({heavy})") for mark in left_out() if mark not in HEAVY]
+    return [*light, (*_INSTALLED, *rules, heavy), _CONTAINERS]
 
 
 def main(arguments: list[str]) -> int:
