@@ -29,14 +29,16 @@ from services._kit.runtime.service import Context, Decider
 from services._rules.absence import absence_guard as absence
 from services._rules.absence.absence_guard import Guard
 from services._rules.decision import Decision
+from services._rules.kubernetes.rbac.credential_bindings import bound_namespaces
 from services._rules.log.restore_order import absence_in_doubt
 from services.cluster_monitor.cluster_announcements import not_tainted, space
-from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, path_of
+from services.cluster_monitor.control_writes import GROUP, VERSION, carry_out, keep_bindings, path_of
 from services.cluster_monitor.decide import (
     FINALIZER,
     AddFinalizer,
     Announce,
     DropFinalizer,
+    KeepBindings,
     Thresholds,
     WriteIdentity,
     WriteSpec,
@@ -54,7 +56,7 @@ from services.cluster_monitor.metrics import probe_times, register
 from services.cluster_monitor.policy_watch import REMEDIES, TAINT_POLICIES, PolicyWatch, Watched, until_served
 from services.cluster_monitor.push_probe import Prober
 from services.cluster_monitor.settings import MonitorSettings
-from services.cluster_monitor.state import ALL, SCOPE, MonitorState, Probe
+from services.cluster_monitor.state import ALL, SCOPE, BindingsKept, MonitorState, Probe
 
 log = structlog.get_logger("cluster_monitor")
 
@@ -112,6 +114,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
                 cluster = state.of(event.name)
                 cluster.fact, cluster.subject_seq, cluster.told = None, message.seq, False
                 state.guard.passing.discard(event.name)
+                return (ALL,)
             case ControlPlaneIdentified() | AbsenceHeld() | AbsenceReleased() | AbsenceConfirmed():
                 return fold_absence(state, message.seq, message.subject, event)
             case _:
@@ -142,6 +145,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
             absence.settle(state.guard)
         if decision.memory is not None:
             state.of(key).memory = decision.memory
+        if decision.unused is not None:
+            state.unused = decision.unused
         return decision
 
     async def start(self, context: Context[MonitorState, str]) -> None:
@@ -240,6 +245,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
     async def on_leading(self) -> None:
         """Probe from now on."""
         self._leading = True
+        # The leader before this one may have changed them.
+        self.state.bindings = None
         for name, cluster in self.state.clusters.items():
             if cluster.manifest is not None:
                 self._attend(name, cluster.manifest)
@@ -296,6 +303,8 @@ class ClusterMonitor(Decider[MonitorState, str]):
         if manifest is None or (cluster.manifest is not None and _kind(cluster.manifest) != _kind(manifest)):
             cluster.probe, cluster.empty, cluster.heard_at = None, False, 0.0
             self._paces.pop(name, None)
+        if _places(cluster.manifest) != _places(manifest):
+            self.context.mark((ALL,))
         cluster.manifest = manifest
         if manifest is not None and not cluster.heard_at and manifest["spec"].get("syncMode") == "Pull":
             cluster.heard_at = self.context.clock.now()
@@ -336,7 +345,7 @@ class ClusterMonitor(Decider[MonitorState, str]):
         """Take in a probe; True if the next one should follow soon."""
         cluster = self.state.of(name)
         cluster.probe, cluster.unprobed = probe, False
-        self.context.mark((name,))
+        self.context.mark((name, ALL) if probe.error and _places(cluster.manifest) else (name,))
         return is_another(cluster)
 
     def _unprobed(self, name: str) -> None:
@@ -355,10 +364,17 @@ class ClusterMonitor(Decider[MonitorState, str]):
                 case Announce():
                     assert self._recorder is not None
                     self._recorder.tell(effect.note)
+                case KeepBindings():
+                    self._writes.submit((ALL, type(effect).__name__), partial(self._keep_bindings, effect.namespaces))
                 case WriteIdentity() | WriteSpec() | WriteStatus() | AddFinalizer() | DropFinalizer():
                     self._writes.submit((effect.name, type(effect).__name__), partial(self._write, effect))
                 case _:
                     raise TypeError(f"the cluster monitor has no effect {effect!r}")
+
+    async def _keep_bindings(self, namespaces: frozenset[str]) -> None:
+        refused = await keep_bindings(self._client, namespaces)
+        self.state.bindings = BindingsKept(namespaces, refused, self.context.clock.now())
+        self.context.mark([ALL, *self.state.clusters])
 
     async def _write(self, effect: Written) -> None:
         try:
@@ -397,6 +413,11 @@ class ClusterMonitor(Decider[MonitorState, str]):
                 self._recorder.tell(space(name, uid, created=isinstance(effect, AddFinalizer), why=why))
             case _:
                 pass
+
+
+def _places(manifest: Manifest | None) -> frozenset[str]:
+    """Namespaces in which the services are bound for a Cluster object."""
+    return frozenset() if manifest is None else bound_namespaces(manifest["spec"])
 
 
 def _kind(manifest: Manifest) -> tuple[str, str]:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient, resource_path
+from collections.abc import Collection
+
+import structlog
+
+from schemas.manifest import Manifest
+from services._kit.kube.client import MERGE_PATCH, ApiError, KubeClient, Unreachable, resource_path
+from services._rules.constants import LABEL_TRUE, NAMESPACE_CLUSTER
+from services._rules.kubernetes.rbac import credential_bindings as bindings
+from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
 from services._rules.names import execution_namespace
 from services.cluster_monitor.decide import (
     FINALIZER,
@@ -13,6 +21,8 @@ from services.cluster_monitor.decide import (
     WriteStatus,
     Written,
 )
+
+log = structlog.get_logger("cluster_monitor.bindings")
 
 GROUP, VERSION, RESOURCE = "cluster.karmada.io", "v1alpha1", "clusters"
 
@@ -63,3 +73,53 @@ async def _take_into_care(client: KubeClient, name: str) -> None:
     finalizers = [*metadata.get("finalizers", ()), FINALIZER]
     version = metadata.get("resourceVersion", "")
     await client.patch(path_of(name), {"metadata": {"resourceVersion": version, "finalizers": finalizers}})
+
+
+async def keep_bindings(client: KubeClient, namespaces: Collection[str]) -> dict[str, str]:
+    """Bind the services that read members' credentials in these namespaces, and take that away in all others.
+
+    Returns the namespaces in which that was not possible, with the reason.
+    """
+    refused: dict[str, str] = {}
+    try:
+        plan = await _plan(client, namespaces)
+    except (ApiError, Unreachable) as error:
+        if namespaces:
+            log.warning("credentials_not_bound", namespaces=sorted(namespaces), reason=str(error))
+        return dict.fromkeys(namespaces, _unbound(error))
+    for write, manifests in (("create", plan.create), ("patch", plan.patch), ("delete", plan.delete)):
+        for manifest in manifests:
+            name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+            path = resource_path(RBAC, "v1", "rolebindings", namespace)
+            try:
+                match write:
+                    case "create":
+                        await client.create(path, manifest)
+                    case "patch":
+                        await client.patch(f"{path}/{name}", {"subjects": manifest["subjects"]})
+                    case _:
+                        await client.delete(f"{path}/{name}")
+            except (ApiError, Unreachable) as error:
+                if isinstance(error, ApiError) and error.reason == "AlreadyExists":
+                    # One without our label, which others keep.
+                    continue
+                log.warning("credentials_not_bound", namespace=namespace, write=write, reason=str(error))
+                if write != "delete":
+                    refused[namespace] = _unbound(error)
+            else:
+                log.info("credentials_bound", namespace=namespace, name=name, write=write)
+    return refused
+
+
+async def _plan(client: KubeClient, namespaces: Collection[str]) -> bindings.Plan:
+    """What has to be written; raises ApiError and Unreachable."""
+    marked = {"labelSelector": f"{bindings.LABEL}={LABEL_TRUE}"}
+    live = (await client.get(resource_path(RBAC, "v1", "rolebindings"), params=marked)).get("items") or []
+    usual: list[Manifest] = []
+    if namespaces:
+        usual = (await client.get(resource_path(RBAC, "v1", "rolebindings", NAMESPACE_CLUSTER))).get("items") or []
+    return bindings.plan(namespaces, live, bindings.accounts_of(usual))
+
+
+def _unbound(error: Exception) -> str:
+    return f"the services could not be given the right to read Secrets there: {error}"

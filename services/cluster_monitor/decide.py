@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from services._rules.failover.cluster_taint_policies import apply_policies
 from services._rules.kubernetes.event_objects import Note
 from services._rules.kubernetes.patch.json_patch import merge_difference
 from services._rules.kubernetes.quantity import parse
+from services._rules.kubernetes.rbac.credential_bindings import NOT_BOUND, bound_namespaces, may_hold_credentials
 from services.cluster_monitor import cluster_announcements as announcements
 from services.cluster_monitor.heartbeat_timeout import Graces, silence, silent_at
 from services.cluster_monitor.member_identity import (
@@ -48,6 +50,10 @@ from services.cluster_monitor.remedies import notes_of_remedies, with_actions
 from services.cluster_monitor.state import KIND, ClusterState, MonitorState, ReadyMemory
 
 FINALIZER: Final = const.CLUSTER_FINALIZER
+UNUSED_SECONDS: Final = 60.0
+"""How long services may still read Secrets in a namespace that no Cluster names any more."""
+AGAIN_SECONDS: Final = 30.0
+"""Until bindings are compared again that could not be written, or although which a Secret cannot be used."""
 _CAPACITY_STEP = 0.05
 
 
@@ -90,6 +96,12 @@ class WriteIdentity(Struct, frozen=True):
     identity: str
 
 
+class KeepBindings(Struct, frozen=True):
+    """Let the services read the Secrets of these namespaces, and of no others that were given to them."""
+
+    namespaces: frozenset[str]
+
+
 class Announce(Struct, frozen=True):
     """Write a Kubernetes Event."""
 
@@ -99,18 +111,19 @@ class Announce(Struct, frozen=True):
 Written = WriteIdentity | WriteSpec | WriteStatus | AddFinalizer | DropFinalizer
 
 
-Effect = Announce | Written
+Effect = Announce | KeepBindings | Written
 
 
 class ClusterDecision(Decision, frozen=True):
     """Events to append and effects on the control plane.
 
-    What the state has to take in: `memory` of the probes (None: as before), and that the reason to hold what is missing
-    ends (`settled`).
+    What the state has to take in: `memory` of the probes (None: as before), that the reason to hold what is missing
+    ends (`settled`), and the namespaces with bindings that are of no use since a time (None: as before).
     """
 
     memory: ReadyMemory | None = None
     settled: bool = False
+    unused: Mapping[str, float] | None = None
 
 
 class _Judged(Struct, frozen=True):
@@ -145,6 +158,9 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     effects: list[Effect] = []
     metadata = manifest["metadata"]
     deleting = "deletionTimestamp" in metadata
+    if not deleting and not _served(state, manifest["spec"]):
+        # The other services hear of it, and it is probed, once they may read its Secrets.
+        return ClusterDecision()
     if FINALIZER not in metadata.get("finalizers", ()) and not deleting:
         effects.append(AddFinalizer(name))
     judged = _Judged(manifest.get("status") or {})
@@ -154,7 +170,7 @@ def decide(state: MonitorState, name: str, now: float, thresholds: Thresholds = 
     if mode == "Pull":
         judged = _heard_status(cluster, metadata, judged.status, now, thresholds, identity)
     elif mode == "Push":
-        judged = _probed_status(cluster, judged.status, now, thresholds, identity)
+        judged = _probed_status(_explained(state, cluster), judged.status, now, thresholds, identity)
     status = with_actions(state, manifest, judged.status)
     if status is not manifest.get("status"):
         patch = merge_difference(manifest.get("status") or {}, status)
@@ -198,7 +214,65 @@ def decide_all(state: MonitorState, now: float) -> ClusterDecision:
     notes = [Announce(note_of_all(event, state.guard.uid)) for event in due] if state.guard.trusted else []
     if state.guard.trusted:
         notes.extend(Announce(note) for note in notes_of_remedies(state))
-    return ClusterDecision(due, effects=tuple(notes), settled=absence.settles(state.guard, kinds))
+    settled = absence.settles(state.guard, kinds)
+    if not state.listed or not state.guard.trusted:
+        return ClusterDecision(due, effects=tuple(notes), settled=settled)
+    kept = bindings_due(state, now)
+    return ClusterDecision(due, kept.wake_at, (*notes, *kept.effects), settled=settled, unused=kept.unused)
+
+
+def bindings_due(state: MonitorState, now: float) -> ClusterDecision:
+    """The bindings by which services read the Secrets that Clusters name, once they are others than before.
+
+    Those of a namespace that no Cluster names any more stay for a moment: services may still be about to read there.
+    """
+    wanted = frozenset[str]().union(*(bound_namespaces(spec) for spec in _specs(state)))
+    kept = state.bindings
+    if kept is None:
+        return ClusterDecision(effects=(KeepBindings(wanted),))
+    unused = {name: state.unused.get(name, now) for name in kept.namespaces - wanted}
+    lasting = frozenset(name for name, since in unused.items() if now < since + UNUSED_SECONDS)
+    times = [unused[name] + UNUSED_SECONDS for name in lasting]
+    if kept.refused.keys() & wanted or any(map(_unread, state.clusters.values())):
+        times.append(kept.at + AGAIN_SECONDS)
+    wake_at = min(times, default=None)
+    if wanted | lasting == kept.namespaces and (wake_at is None or now < wake_at):
+        return ClusterDecision(wake_at=wake_at, unused=unused)
+    # What comes of it is the reason for the next decision.
+    return ClusterDecision(effects=(KeepBindings(wanted | lasting),), unused=unused)
+
+
+def _specs(state: MonitorState) -> Iterator[Manifest]:
+    """Specs of all clusters, of those on record whose objects are missing as well: these may come back."""
+    for cluster in state.clusters.values():
+        if cluster.manifest is not None:
+            yield cluster.manifest["spec"]
+        elif cluster.fact is not None:
+            yield msgspec.json.decode(cluster.fact.manifest).get("spec") or {}
+
+
+def _unread(cluster: ClusterState) -> bool:
+    """Whether a cluster that needs a binding has no credentials: the binding may have gone with its namespace."""
+    failed = cluster.manifest is not None and cluster.probe is not None and cluster.probe.error
+    return bool(failed and cluster.manifest and bound_namespaces(cluster.manifest["spec"]))
+
+
+def _served(state: MonitorState, spec: Manifest) -> bool:
+    """Whether it was tried already to let services read the Secrets that a Cluster names."""
+    wanted = bound_namespaces(spec)
+    return not wanted or (state.bindings is not None and wanted <= state.bindings.namespaces)
+
+
+def _explained(state: MonitorState, cluster: ClusterState) -> ClusterState:
+    """A cluster whose probe says why services may not read its Secret, where it has no credentials for that reason."""
+    probe = cluster.probe
+    reference = ((cluster.manifest or {}).get("spec") or {}).get("secretRef") or {}
+    namespace = str(reference.get("namespace") or "")
+    if probe is None or not probe.error or namespace in ("", const.NAMESPACE_CLUSTER):
+        return cluster
+    refused = state.bindings.refused if state.bindings is not None else {}
+    why = refused.get(namespace, "") if may_hold_credentials(namespace) else NOT_BOUND
+    return replace(cluster, probe=replace(probe, error=f"{probe.error}; {why}")) if why else cluster
 
 
 def _status(cluster: ClusterState, status: Manifest, thresholds: Thresholds, identity: Identity) -> _Judged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -29,6 +29,16 @@ class ReadyMemory(Struct, frozen=True):
 
     observed: str = ""
     window_start: float = 0.0
+
+
+class BindingsKept(Struct, frozen=True):
+    """Namespaces by which the services were last given the right to read the Secrets that Clusters name there."""
+
+    namespaces: frozenset[str]
+    """Those that were asked for."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Those of them in which it was not possible, with the reason."""
+    at: float = 0.0
 
 
 class ClusterState(Struct, kw_only=True):
@@ -67,6 +77,10 @@ class MonitorState(ServiceState):
     listed: bool = False
     guard: Guard[str] = field(default_factory=lambda: Guard(scope=SCOPE))
     """Whether a Cluster object that is missing counts as deleted."""
+    bindings: BindingsKept | None = None
+    """The last round of bindings for services; None before the first."""
+    unused: Mapping[str, float] = field(default_factory=dict)
+    """Namespaces with bindings that no Cluster names any more, and since when (seconds since 1970)."""
 
     def last_seq(self, subject: str) -> int:
         """Position of the last fact of a cluster, or about what is held."""

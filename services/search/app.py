@@ -22,6 +22,7 @@ from services._kit.runtime.service import BaseService, Context
 from services._rules.delivery.member_address import Access
 from services.search.backends.backend_set import BackendSet
 from services.search.followers.member_follower import MemberFollower, Opener
+from services.search.followers.registry_status import RegistryStatus
 from services.search.followers.registry_watch import RegistryWatch
 from services.search.http.search_api import SearchApi
 from services.search.index.member_index import MemberIndex
@@ -46,6 +47,7 @@ class Search(BaseService[SearchState, str]):
     _members: Members
     _registries: RegistryWatch
     _backends: BackendSet
+    _statuses: RegistryStatus
     _proxying: ProxyParts
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -73,6 +75,13 @@ class Search(BaseService[SearchState, str]):
         self._members = Members(self._control)
         self._registries = RegistryWatch(self._control, self._attend_all)
         self._backends = BackendSet(self.index, self._control)
+        self._statuses = RegistryStatus(
+            self._control,
+            context.clock,
+            lambda: self._registries.registries,
+            lambda: self.state.members.values(),
+            lambda: {name: follower.reading for name, (_, follower, _) in self._followers.items()},
+        )
         context.health.check("registries", lambda: self._registries.trouble)
         context.health.fact("members", self._troubles)
         metrics = SearchMetrics(
@@ -116,6 +125,7 @@ class Search(BaseService[SearchState, str]):
         if self._tls is not None:
             await self._tls.stop()
         await self._registries.close()
+        await self._statuses.close()
         # Before what is followed ends: documents of objects that are not read any more would go.
         await self._backends.close()
         for timer in self._keeping.values():
@@ -128,6 +138,8 @@ class Search(BaseService[SearchState, str]):
         await self._control.close()
 
     def _attend_all(self) -> None:
+        if self._acting:
+            self._statuses.changed()
         for name in {*self.state.members, *self._followers}:
             self._attend(name)
 
@@ -167,7 +179,9 @@ class Search(BaseService[SearchState, str]):
             opener: Opener = reached.open
         else:
             opener = partial(self._carried, name)
-        follower = MemberFollower(name, opener, lambda: access.identity, self.index, self._settings.kind_bytes)
+        follower = MemberFollower(
+            name, opener, lambda: access.identity, self.index, self._settings.kind_bytes, self._statuses.changed
+        )
         self._followers[name] = (access, follower, reached)
 
     async def _carried(self, name: str) -> KubeClient:

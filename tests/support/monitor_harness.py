@@ -24,7 +24,7 @@ from services.cluster_monitor.decide import (
     decide_all,
 )
 from services.cluster_monitor.member_identity import fold_absence
-from services.cluster_monitor.state import MonitorState, Probe
+from services.cluster_monitor.state import BindingsKept, MonitorState, Probe
 from tests.support.facts import NOW
 
 READY: Manifest = {"kubernetesVersion": "v1.31.4", "apiEnablements": [{"groupVersion": "v1", "resources": []}]}
@@ -40,7 +40,7 @@ class MonitorHarness:
     """The monitor's state; of clusters with an identity there are facts already."""
 
     def __init__(self, *names: str, identity: str = "") -> None:
-        self.state = MonitorState(listed=True)
+        self.state = MonitorState(listed=True, bindings=BindingsKept(frozenset()))
         self.seq = 0
         absence.take_reading(self.state.guard, Reading("ours", 1), absence.noted(self.state.guard))
         for name in names:
@@ -89,15 +89,17 @@ class MonitorHarness:
         name = name or self.cluster.name
         return self._taken(decide(self.state, name, NOW + at), name)
 
-    def decides_all(self) -> ClusterDecision:
+    def decides_all(self, *, at: float = 0.0) -> ClusterDecision:
         """Decide what concerns no single cluster."""
-        return self._taken(decide_all(self.state, NOW), "")
+        return self._taken(decide_all(self.state, NOW + at), "")
 
     def _taken(self, decision: ClusterDecision, name: str) -> ClusterDecision:
         if decision.settled:
             absence.settle(self.state.guard)
         if decision.memory is not None:
             self.state.of(name).memory = decision.memory
+        if decision.unused is not None:
+            self.state.unused = decision.unused
         for event in decision.events:
             self._fold(event)
         for effect in decision.effects:

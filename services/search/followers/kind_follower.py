@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -79,10 +79,22 @@ class KindFollower:
     """Keeps one part of the index in step until it is closed; the part stays until it is removed there."""
 
     def __init__(
-        self, cluster: str, gvr: Gvr, kind: str, shelf: Shelf, client: KubeClient, gate: MemberGate, most_bytes: int
+        self,
+        cluster: str,
+        gvr: Gvr,
+        kind: str,
+        shelf: Shelf,
+        client: KubeClient,
+        gate: MemberGate,
+        most_bytes: int,
+        on_access: Callable[[], None],
     ) -> None:
         self.refused = 0
         """Objects that were not kept because there was no room for them."""
+        self.forbidden = ""
+        """What the member answered when it refused the kind; empty while it permits it."""
+        self._on_access = on_access
+        """Called when that changed, and after the first list."""
         self._cluster = cluster
         self._gvr = gvr
         self._kind = kind
@@ -147,8 +159,10 @@ class KindFollower:
             part.clear()
             raise
         self._reading.listing = False
-        self._part = part
+        first, self._part = self._part is None, part
         self._shelf.show(part)
+        if first:
+            self._on_access()
 
     def changed(self, kind: str, found: Seen) -> None:
         """Take one change."""
@@ -189,6 +203,10 @@ class KindFollower:
         vouched = await self._gate.vouches(opened)
         if vouched:
             self._shelf.heard(self._cluster)
+            if self.forbidden:
+                # A list alone is no proof: where it is permitted, the watch need not be.
+                self.forbidden, self._refusals = "", 0
+                self._on_access()
         return vouched
 
     def _fell_silent(self, why: Exception) -> float:
@@ -199,4 +217,7 @@ class KindFollower:
             return 0.0
         # Members record every refusal: until someone grants the right, they are asked seldom.
         self._refusals += 1
+        if str(why) != self.forbidden:
+            self.forbidden = str(why)
+            self._on_access()
         return _FORBIDDEN.pause(self._refusals)

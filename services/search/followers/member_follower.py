@@ -15,6 +15,7 @@ from services._kit.kube.client import ApiError, KubeClient, Unreachable
 from services.search.followers.kind_follower import KindFollower
 from services.search.index.member_index import MemberIndex
 from services.search.registries.member_facts import Gvr
+from services.search.registries.refused_reads import Reading
 from services.search.registries.wanted_kinds import Wanted
 
 log = structlog.get_logger("search")
@@ -29,7 +30,13 @@ class MemberFollower:
     """Follows from its making until `close`; `identity` is the uid of the member's kube-system, empty if unknown."""
 
     def __init__(
-        self, cluster: str, opener: Opener, identity: Callable[[], str], index: MemberIndex, most_bytes: int
+        self,
+        cluster: str,
+        opener: Opener,
+        identity: Callable[[], str],
+        index: MemberIndex,
+        most_bytes: int,
+        on_access: Callable[[], None] = lambda: None,
     ) -> None:
         self.trouble = "not opened yet"
         """Why the member cannot be opened; empty once it is."""
@@ -38,6 +45,8 @@ class MemberFollower:
         self._identity = identity
         self._index = index
         self._most = most_bytes
+        self._on_access = on_access
+        """Called when `reading` changed."""
         self._wanted: Mapping[Gvr, Wanted] = {}
         self._kinds: dict[Gvr, KindFollower] = {}
         self._again = asyncio.Event()
@@ -65,6 +74,12 @@ class MemberFollower:
         """What is not in step, for people."""
         kinds = [f"{gvr}: {follower.trouble}" for gvr, follower in self._kinds.items() if follower.trouble]
         return [self.trouble] if self.trouble else kinds
+
+    @property
+    def reading(self) -> Reading:
+        """What can be read of the member, and what it refuses."""
+        read = frozenset(gvr for gvr, follower in self._kinds.items() if follower.synced)
+        return Reading(read, {gvr: one.forbidden for gvr, one in self._kinds.items() if one.forbidden})
 
     @property
     def refused(self) -> int:
@@ -109,7 +124,9 @@ class MemberFollower:
             for gvr, each in wanted.items():
                 if gvr not in self._kinds:
                     shelf = self._index.shelf(gvr)
-                    self._kinds[gvr] = KindFollower(self._cluster, gvr, each.kind, shelf, client, gate, self._most)
+                    self._kinds[gvr] = KindFollower(
+                        self._cluster, gvr, each.kind, shelf, client, gate, self._most, self._on_access
+                    )
             await self._changed.wait()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from schemas.manifest import Manifest
 from services._rules.policies.cluster_affinity import ClusterAffinity, ClusterMatcher, compile_affinity
 from services.search.registries.member_facts import Gvr, MemberFacts
 
@@ -49,11 +50,17 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 class _Metadata(Struct, frozen=True):
     name: str
+    uid: str = ""
+
+
+class _Status(Struct, frozen=True):
+    conditions: tuple[Manifest, ...] | None = None
 
 
 class _Registry(Struct, frozen=True):
     metadata: _Metadata
     spec: _Spec = _Spec()
+    status: _Status | None = None
 
 
 class Registry(Struct, frozen=True):
@@ -63,6 +70,9 @@ class Registry(Struct, frozen=True):
     matches: ClusterMatcher
     selectors: tuple[ResourceSelector, ...]
     backend: OpenSearch | None = None
+    uid: str = ""
+    conditions: tuple[Manifest, ...] = ()
+    """Those of its status."""
 
 
 class Wanted(Struct, frozen=True):
@@ -86,6 +96,8 @@ def registry_of(manifest: Mapping[str, Any]) -> Registry:
         matches=compile_affinity(spec.target_cluster or ClusterAffinity()),
         selectors=spec.resource_selectors or (),
         backend=backend if backend is not None and backend.addresses else None,
+        uid=found.metadata.uid,
+        conditions=(found.status and found.status.conditions) or (),
     )
 
 

@@ -33,6 +33,7 @@ REGISTRIES = resource_path("search.karmada.io", "v1alpha1", "resourceregistries"
 CACHE = "/apis/search.karmada.io/v1alpha1/search/cache"
 TOKEN = "s3cret"
 MEMBER_TOKEN = "member"
+ADMIN = Identity("admin", "admin", ("system:masters",))
 SERVED = [
     {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
     {
@@ -63,8 +64,9 @@ def registry(name: str, *kinds: tuple[str, str], clusters: tuple[str, ...] = (),
 class Member:
     """An API server that can be stopped and started again with what it holds."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, user: Identity) -> None:
         self.name = name
+        self.user = user
         self.store = MemoryStore()
         self.port = 0
         self._directory = directory
@@ -72,8 +74,13 @@ class Member:
 
     async def start(self) -> None:
         """Serve what was there before."""
-        tokens = {MEMBER_TOKEN: Identity("admin", "admin", ("system:masters",))}
-        settings = Settings(data_dir=self._directory, tokens=tokens, tls=False, controllers=False)
+        settings = Settings(
+            data_dir=self._directory,
+            tokens={MEMBER_TOKEN: self.user},
+            tls=False,
+            controllers=False,
+            authorization="AlwaysAllow" if self.user == ADMIN else "RBAC",
+        )
         self.server = ApiServer(self.store, builtin_registry(), settings)
         await self.server.start(port=self.port)
         self.port = self.server.port
@@ -113,11 +120,11 @@ class Ground:
         await self._stack.enter_async_context(self.installation.running(self.search))
         self.http = await self._stack.enter_async_context(aiohttp.ClientSession())
 
-    async def join(self, name: str, url: str = "", **changes: Any) -> Member:
-        """A member with its Secret and its fact; another endpoint may answer in its place."""
+    async def join(self, name: str, url: str = "", user: Identity = ADMIN, **changes: Any) -> Member:
+        """A member with its Secret and its fact, where search is a user; another endpoint may answer in its place."""
         directory = self._directory / name
         directory.mkdir()
-        member = self.members[name] = Member(name, directory)
+        member = self.members[name] = Member(name, directory, user)
         await member.start()
         self._stack.push_async_callback(member.stop)
         client = self.clients[name] = KubeClient.from_token(member.url, MEMBER_TOKEN)

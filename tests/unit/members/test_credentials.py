@@ -56,6 +56,12 @@ def test_a_token_and_a_ca_are_enough():
     assert "abc" not in repr(found)
 
 
+def test_tokens_of_the_control_plane_are_sent_to_no_member():
+    own = {**secret(token="abc", caBundle=CERT), "type": "kubernetes.io/service-account-token"}
+    with pytest.raises(BadCredentials, match="Secret karmada-cluster/m1 is the token of a ServiceAccount"):
+        credentials_of(SPEC, own)
+
+
 def test_client_certificate_opens_a_client():
     found = credentials_of(SPEC, secret(clientCert=CERT, clientKey=KEY, caBundle=CERT))
     assert found.open().server == "https://member:6443"
