@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -10,10 +11,8 @@ import sys
 import textwrap
 
 import aiohttp
-import pytest
 from structlog.testing import capture_logs
 
-from services._kit.base.log_errors import LogError
 from services._kit.base.settings import Settings
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.runtime.service_wiring import serve
@@ -106,11 +105,6 @@ async def test_one_process_serves_all_shard_groups(nats_server, connect):
     assert [service.hooks[-2:] for service in services] == [["following", "stopped"]] * 2
 
 
-async def test_missing_streams_are_an_error_that_says_what_to_do(nats_server):
-    with pytest.raises(LogError, match="apply the topology"):
-        await serve(Toy(), Settings(nats_url=nats_server.url, http_port=-1), asyncio.Event())
-
-
 async def test_readiness_tells_why_not(nats_server, connect):
     async def body(runner, url):
         nats_server.kill9()
@@ -155,6 +149,20 @@ def test_a_process_with_wrong_settings_names_the_variable(nats_server):
     with process(nats_server, FLEETLOG_HTTP_PORTS="1") as running:
         assert "did you mean FLEETLOG_HTTP_PORT" in running.stderr.read()
         assert running.wait(60) == 2
+
+
+def test_a_process_goes_on_with_settings_of_another_service(nats_server):
+    with process(nats_server, FLEETLOG_APPLY_TOPOLOGY="true", FLEETLOG_DESCHEDULING_INTERVAL="3") as running:
+        lines = []
+        for line in running.stderr:
+            lines.append(json.loads(line))
+            if lines[-1]["event"] == "ready":
+                break
+        running.send_signal(signal.SIGTERM)
+        running.stderr.read()
+        assert running.wait(60) == 0
+    assert (lines[0]["event"], lines[0]["setting"]) == ("setting_unknown", "FLEETLOG_DESCHEDULING_INTERVAL")
+    assert "fleetlog settings check" in lines[0]["reason"]
 
 
 def test_a_process_names_a_number_of_shard_groups_that_cannot_be(nats_server):

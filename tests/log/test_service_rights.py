@@ -26,6 +26,7 @@ from services._rules.identity.accounts import HUB_USER, OBSERVER_USER, SYSTEM_US
 from services._rules.identity.service_rights import inbox_prefix, pattern_of, streams_read, writers_of
 from services.cli.common.running import Failed
 from services.cli.installation import certificate_files
+from services.cli.members.reached_addresses import ReachedAddresses
 from services.cli.nats import authority
 from services.cli.nats.login_check import log_in
 from tests.natsserver import ProcessServer, find_binary
@@ -366,11 +367,11 @@ def test_a_leaked_password_is_replaced(tmp_path: Path) -> None:
     deploy = tmp_path / "deploy"
     certificate_files.make(deploy)
     before = {path.name: path.read_text() for path in (deploy / PASSWORDS).iterdir()}
-    assert certificate_files.write(deploy, "", (), (), ("scheduler", OBSERVER_USER)) == 0
+    assert certificate_files.write(deploy, ReachedAddresses(), (), (), ("scheduler", OBSERVER_USER)) == 0
     after = {path.name: path.read_text() for path in (deploy / PASSWORDS).iterdir()}
     assert {name for name in after if after[name] != before[name]} == {"scheduler"}
     accounts = (deploy / "nats/accounts.conf").read_text()
     assert before["scheduler"] not in accounts
     assert after["scheduler"] in accounts
     with pytest.raises(Failed, match="no user 'webhook'"):
-        certificate_files.write(deploy, "", (), (), ("webhook",))
+        certificate_files.write(deploy, ReachedAddresses(), (), (), ("webhook",))

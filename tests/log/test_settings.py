@@ -6,10 +6,14 @@ import io
 
 import msgspec
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from services._kit.base import logs
 from services._kit.base.flags import with_flags
-from services._kit.base.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.base.settings import Settings, SettingsError, credentials, load, mistyped, tell_unknown, tls_context
+from services.cli.installation.environment import settings_of
+from services.cli.installation.up import ALL_SERVICES
 from services.failover.settings import FailoverSettings
 
 
@@ -41,12 +45,36 @@ def test_variables_of_commands_may_be_exported():
     assert settings.needed == "x"
 
 
+def test_a_setting_of_another_service_is_named_and_left_out(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"needed": "x", "plugins": ["*"], "descheduling_interval": 3}')
+    variables = {"FLEETLOG_SETTINGS_FILE": str(path), "FLEETLOG_XYZZY": "1", "FLEETLOG_PLUGINS": "*", "PATH": "/bin"}
+    assert load(Mine, variables).needed == "x"
+    with capture_logs() as told:
+        tell_unknown(Mine, variables, structlog.get_logger())
+    assert [(line["event"], line["setting"]) for line in told] == [
+        ("setting_unknown", "FLEETLOG_PLUGINS"),
+        ("setting_unknown", f"descheduling_interval in {path}"),
+        ("setting_unknown", "FLEETLOG_XYZZY"),
+    ]
+
+
+@pytest.mark.parametrize("service", ALL_SERVICES)
+def test_no_setting_looks_like_a_mistyped_one_of_another(service):
+    own, all_of_them = (
+        {name.removeprefix("FLEETLOG_").lower() for name in names}
+        for names in (settings_of(service), set().union(*map(settings_of, ALL_SERVICES)))
+    )
+    assert {name: meant for name in all_of_them - own if (meant := mistyped(name, own))} == {}
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
         ({"FLEETLOG_NEEDED": "x", "FLEETLOG_WORKERS": "many"}, ["FLEETLOG_WORKERS", "int"]),
         ({"FLEETLOG_NEEDED": "x", "FLEETLOG_WORKER": "3"}, ["FLEETLOG_WORKER", "did you mean FLEETLOG_WORKERS"]),
         ({"FLEETLOG_NEEDED": "x", "FLEETLOG_APPLY_TOPOLOGY": "maybe"}, ["FLEETLOG_APPLY_TOPOLOGY", "true or false"]),
+        ({"FLEETLOG_NEDED": "x"}, ["FLEETLOG_NEDED: no such setting", "did you mean FLEETLOG_NEEDED"]),
         ({}, ["FLEETLOG_NEEDED", "not set"]),
         ({"FLEETLOG_SETTINGS_FILE": "/nowhere/at/all.json"}, ["/nowhere/at/all.json", "cannot be read"]),
     ],

@@ -88,6 +88,10 @@ class HealthServer:
         )
         self._runner: web.AppRunner | None = None
 
+    def show(self, health: Health, registry: CollectorRegistry) -> None:
+        """Answer with this from now on: what was there before was for the time of waiting."""
+        self.health, self.registry = health, registry
+
     async def start(self) -> None:
         """Listen; raises OSError when the port is taken."""
         self._runner = web.AppRunner(self.app, access_log=None)

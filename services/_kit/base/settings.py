@@ -1,10 +1,10 @@
-"""Settings of a process: frozen Structs filled from FLEETLOG_* variables and an optional file; refuses unknown ones."""
+"""Settings of a process: frozen Structs filled from FLEETLOG_* variables and a file; what is mistyped is refused."""
 
 from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,10 +21,12 @@ PREFIX: Final = "FLEETLOG_"
 OF_COMMANDS: Final = frozenset({"FLEETLOG_DIR", "FLEETLOG_NATS_AUTH"})
 """Variables of commands, which a shell may have exported when a service is started from it."""
 FILE: Final = "FLEETLOG_SETTINGS_FILE"
+MISTYPED: Final = 0.86
+"""How alike an unknown setting and one of a service are from which on it is that one, mistyped."""
 
 
 class SettingsError(ValueError):
-    """A setting that is unknown, missing or malformed; the message names its variable."""
+    """A setting that is mistyped, missing or malformed; the message names its variable."""
 
 
 def gates_of(entries: Sequence[str]) -> dict[str, bool]:
@@ -92,7 +94,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     member_cpu_share: float = DEFAULTS.cpu_share
     """Part of a core that is spent on what one member sends; 1: as much as there is."""
     apply_topology: bool = False
-    """Create missing streams at start; otherwise missing ones are an error."""
+    """Create missing streams at start; otherwise they are waited for."""
 
     @property
     def answer_limits(self) -> Limits:
@@ -114,38 +116,66 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 T = TypeVar("T", bound=Settings)
 
 
+class Given(Struct, frozen=True):
+    """A setting as it was given: its name as a field, and as people wrote it, with the place."""
+
+    name: str
+    value: Any
+    origin: str
+
+
 def load(kind: type[T], environment: Mapping[str, str] | None = None) -> T:
     """Settings from the environment, over those of the file that FLEETLOG_SETTINGS_FILE names (JSON or TOML).
 
-    Raises SettingsError naming the variable that is wrong and what it could be.
+    What is unknown is left out, as a setting of another service. Raises SettingsError where it looks like one of these,
+    mistyped, and for what is missing or malformed; it names the variable and what it could be.
     """
-    environment = os.environ if environment is None else environment
-    values: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    path = environment.get(FILE, "")
-    if path:
-        for name, value in _read(Path(path)).items():
-            values[name], origin[name] = value, f"{name} in {path}"
-    for variable, text in environment.items():
-        if variable.startswith(PREFIX) and variable != FILE and variable not in OF_COMMANDS:
-            name = variable[len(PREFIX) :].lower()
-            values[name], origin[name] = text, variable
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     done: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in fields:
-            raise SettingsError(f"{origin[name]}: no such setting{_hint(name, fields)}")
+    for one in given(environment):
+        if one.name not in fields:
+            if meant := mistyped(one.name, fields):
+                variable = f"{PREFIX}{meant.upper()}"
+                raise SettingsError(f"{one.origin}: no such setting; did you mean {variable}?")
+            continue
         try:
-            done[name] = _convert(value, fields[name].type)
+            done[one.name] = convert(one.value, fields[one.name].type)
         except msgspec.ValidationError as error:
-            raise SettingsError(f"{origin[name]}: {error}") from None
+            raise SettingsError(f"{one.origin}: {error}") from None
     missing = [field for field in fields.values() if field.required and field.name not in done]
     if missing:
         raise SettingsError(f"{PREFIX}{missing[0].name.upper()} is not set, but {kind.__name__} needs it")
     return kind(**done)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def tell_unknown(kind: type[Settings], environment: Mapping[str, str] | None, logger: Any) -> None:
+    """Log what is given that a service does not know; raises SettingsError."""
+    fields = {field.name for field in msgspec.structs.fields(kind)}
+    for one in given(environment):
+        if one.name not in fields:
+            reason = "this service has no such setting; `fleetlog settings check` says which have"
+            logger.warning("setting_unknown", setting=one.origin, reason=reason)
+
+
+def given(environment: Mapping[str, str] | None = None) -> list[Given]:
+    """The settings of an environment, over those of the file that it names; raises SettingsError."""
+    environment = os.environ if environment is None else environment
+    path = environment.get(FILE, "")
+    found = {name: Given(name, value, f"{name} in {path}") for name, value in read(Path(path)).items()} if path else {}
+    for variable, text in environment.items():
+        if variable.startswith(PREFIX) and variable != FILE and variable not in OF_COMMANDS:
+            name = variable[len(PREFIX) :].lower()
+            found[name] = Given(name, text, variable)
+    return list(found.values())
+
+
+def mistyped(name: str, known: Iterable[str]) -> str:
+    """The setting that an unknown one was meant to be; empty where none of these is nearly the same."""
+    return next(iter(get_close_matches(name, known, 1, MISTYPED)), "")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings of a file; raises SettingsError."""
     try:
         text = path.read_bytes()
         if path.suffix == ".toml":
@@ -157,8 +187,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{FILE}: {path}: {error}") from None
 
 
-def _convert(value: Any, kind: Any) -> Any:
-    """Text of the environment becomes what the field wants; lists have commas, times may be written `1m30s`."""
+def convert(value: Any, kind: Any) -> Any:
+    """Text of the environment becomes what the field wants; lists have commas, times may be written `1m30s`.
+
+    Raises msgspec.ValidationError.
+    """
     if isinstance(value, str) and kind is bool:
         truth = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if value.lower() not in truth:
@@ -169,11 +202,6 @@ def _convert(value: Any, kind: Any) -> Any:
     if isinstance(value, str) and getattr(kind, "__origin__", None) in (tuple, list):
         value = [part.strip() for part in value.split(",") if part.strip()]
     return msgspec.convert(value, kind, strict=False)
-
-
-def _hint(name: str, fields: Mapping[str, object]) -> str:
-    near = get_close_matches(name, fields, 1)
-    return f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
 
 
 _OF_THE_LOG: Final = (
@@ -199,7 +227,7 @@ def log_environment(settings: Settings) -> dict[str, str]:
 def log_settings(environment: Mapping[str, str]) -> Settings:
     """Settings of which only those variables count, and of the file that is named only those; raises SettingsError."""
     path = environment.get(FILE, "")
-    written = _read(Path(path)) if path else {}
+    written = read(Path(path)) if path else {}
     of_file = {f"{PREFIX}{name.upper()}": str(written[name]) for name in _OF_THE_LOG if name in written}
     known = {f"{PREFIX}{name.upper()}" for name in _OF_THE_LOG}
     return load(Settings, of_file | {name: value for name, value in environment.items() if name in known})

@@ -22,6 +22,9 @@ KEYS: Final = ("token", "caBundle", "clientCert", "clientKey", "tlsServerName")
 """What a Secret may hold; the last is the name that the member's certificate is for, where it is not its address."""
 
 
+_OWN_TOKEN: Final = "kubernetes.io/service-account-token"
+
+
 class BadCredentials(ValueError):
     """A Cluster or its Secret cannot be used; the message names the object, the field or key, and what to do."""
 
@@ -74,10 +77,20 @@ def secret_of(spec: Manifest) -> tuple[str, str]:
     return str(ref.get("namespace") or ""), str(ref["name"])
 
 
+def no_credentials(secret: Manifest) -> str:
+    """Why a Secret holds no credentials of a member whatever its keys are; empty where it may.
+
+    Who writes a Cluster says which Secret is used and where its token is sent: tokens of the control plane stay here.
+    """
+    return "is the token of a ServiceAccount of the control plane" if secret.get("type") == _OWN_TOKEN else ""
+
+
 def credentials_of(spec: Manifest, secret: Manifest) -> Credentials:
     """What a Cluster spec and the Secret it names hold; raises BadCredentials."""
     namespace, name = secret_of(spec)
     place = f"Secret {namespace}/{name}"
+    if problem := no_credentials(secret):
+        raise BadCredentials(f"{place} {problem}")
     data = {key: _text(place, key, (secret.get("data") or {}).get(key)) for key in KEYS}
     server, insecure = str(spec["apiEndpoint"]), bool(spec.get("insecureSkipTLSVerification"))
     token, pair = data["token"], None

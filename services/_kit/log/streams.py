@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from schemas.topology import STREAMS, Stream
 from services._kit.base.late_logger import LateLogger
-from services._kit.base.log_errors import LogError, Refused, from_api
+from services._kit.base.log_errors import LogError, Refused, Unavailable, from_api
 from services._kit.log.connection import Connection
 from services._kit.log.ids import random_id
 from services._kit.log.jetstream import IDENTITY_KEY
@@ -112,20 +112,25 @@ class NoRoom(Refused):
 
 
 async def apply_stream(
-    connection: Connection, stream: Stream, replicas: int = 1, sizes: Mapping[str, int] | None = None
+    connection: Connection,
+    stream: Stream,
+    replicas: int = 1,
+    sizes: Mapping[str, int] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> Literal["created", "updated", "unchanged"]:
     """Make one stream as described, keeping the identity it has; raises NoRoom, or Refused when the server will not.
 
     A stream with more replicas keeps them: only an operator reduces their number. The same holds for its size: a
     bound is kept, unless `sizes` (bytes by stream) asks for another. One of a later version keeps all its settings: its
-    services may be running beside this one.
+    services may be running beside this one. A stream that is created gets `notes` in its metadata.
     """
     wanted = stream_config(stream, replicas)
     sizes = sizes or {}
     info = await _call(connection, f"INFO.{stream.name}", {})
     if info.error is not None and info.error.err_code == NO_STREAM:
         wanted["max_bytes"] = most_bytes(stream, None, 0, sizes)
-        created = await _call(connection, f"CREATE.{stream.name}", {**wanted, "metadata": {IDENTITY_KEY: random_id()}})
+        noted = {**(notes or {}), IDENTITY_KEY: random_id()}
+        created = await _call(connection, f"CREATE.{stream.name}", {**wanted, "metadata": noted})
         if created.error is None:
             return "created"
         # Another process created it in the meantime: use the existing one.
@@ -160,20 +165,22 @@ async def apply(
     streams: Iterable[Stream] = STREAMS,
     replicas: int = 1,
     sizes: Mapping[str, int] | None = None,
+    notes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, str]:
-    """Make all streams as described; what happened, by stream.
+    """Make all streams as described, created ones with `notes` by stream; what happened, by stream.
 
     Where the server has no room for the sizes of the streams that have none yet, all of those are made smaller alike.
     Raises NoRoom where not even small ones fit, and where `sizes` asks for too much.
     """
-    streams, sizes, share = tuple(streams), dict(sizes or {}), 1.0
+    streams, sizes, notes, share = tuple(streams), dict(sizes or {}), notes or {}, 1.0
     bounded = {fill.stream for fill in await fills(connection) if fill.most > 0}
     new = [stream for stream in streams if stream.name not in bounded | sizes.keys() and stream.max_bytes > 0]
     while True:
         shares = {stream.name: max(LEAST, int(stream.max_bytes * share)) for stream in new} if share < 1 else {}
         try:
             return {
-                stream.name: await apply_stream(connection, stream, replicas, {**shares, **sizes}) for stream in streams
+                name: await apply_stream(connection, stream, replicas, {**shares, **sizes}, notes.get(name))
+                for name, stream in ((stream.name, stream) for stream in streams)
             }
         except NoRoom as error:
             if not new or (shares and all(size == LEAST for size in shares.values())):
@@ -208,26 +215,49 @@ def _fill(one: _Answer) -> Fill:
     )
 
 
-async def check(connection: Connection, streams: Iterable[Stream] = STREAMS) -> list[str]:
-    """What is missing or different, one sentence each; empty when all is as described.
+class Shortcoming(Struct, frozen=True):
+    """What is not as described with one stream, in a sentence that says what to do about it."""
+
+    stream: str
+    kind: Literal["missing", "silent", "refused", "importing", "different"]
+    """`silent`: its server cannot say now; `importing`: a command fills it, or did not finish that."""
+    words: str
+
+
+async def look(connection: Connection, streams: Iterable[Stream] = STREAMS) -> list[Shortcoming]:
+    """What is missing or different; empty when all is as described. Raises Unavailable and Ambiguous without an answer.
 
     Replica counts and sizes are the operator's choice and not compared; what a later version made counts as described.
     """
-    problems = []
+    found = []
     for stream in streams:
         info = await _call(connection, f"INFO.{stream.name}", {})
         if info.error is not None:
-            problems.append(f"stream {stream.name}: {info.error.description}; apply the topology")
+            found.append(_unknown(stream, info.error))
             continue
         if IMPORTING in (info.config.get("metadata") or {}):
-            problems.append(f"stream {stream.name}: an import did not finish; remove all streams and import again")
+            words = f"stream {stream.name}: an import did not finish; remove all streams and import again"
+            found.append(Shortcoming(stream.name, "importing", words))
         if _later(stream, info.config):
             continue
         wanted = stream_config(stream)
         for name in (*_OPERATORS, "description"):
             del wanted[name]
-        problems += [
-            f"stream {stream.name}: {name} is {info.config.get(name)!r}, expected {wanted[name]!r}; apply the topology"
-            for name in _differs(wanted, info.config)
-        ]
-    return problems
+        for name in _differs(wanted, info.config):
+            words = f"{name} is {info.config.get(name)!r}, expected {wanted[name]!r}; apply the topology"
+            found.append(Shortcoming(stream.name, "different", f"stream {stream.name}: {words}"))
+    return found
+
+
+def _unknown(stream: Stream, error: ApiError) -> Shortcoming:
+    """Why nothing is known of a stream."""
+    words = f"stream {stream.name}: {error.description}"
+    if isinstance(error.translated(), Unavailable):
+        return Shortcoming(stream.name, "silent", words)
+    kind: Literal["missing", "refused"] = "missing" if error.err_code == NO_STREAM else "refused"
+    return Shortcoming(stream.name, kind, f"{words}; apply the topology")
+
+
+async def check(connection: Connection, streams: Iterable[Stream] = STREAMS) -> list[str]:
+    """What is missing or different, one sentence each; see `look`."""
+    return [found.words for found in await look(connection, streams)]

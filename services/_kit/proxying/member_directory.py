@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from schemas.manifest import Manifest
 from services._kit.concurrency.tasks import Shared
-from services._kit.credentials.expiry import BadCredentials, route_of
+from services._kit.credentials.expiry import BadCredentials, no_credentials, route_of
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._kit.kube.route import DIRECT, Route
 from services._kit.proxying.member_exchange import (
@@ -187,9 +187,12 @@ class MemberDirectory:
     async def _secret(self, cluster: str, place: tuple[str, str]) -> Manifest:
         what = f"Secret {place[0]}/{place[1]} of cluster {cluster}"
         try:
-            return await self._get(resource_path("", "v1", "secrets", *place), what)
+            secret = await self._get(resource_path("", "v1", "secrets", *place), what)
         except MemberUnknown as error:
             raise MemberUnreachable(f"{error}; join cluster {cluster} again") from error
+        if problem := no_credentials(secret):
+            raise MemberUnreachable(f"{what} {problem}")
+        return secret
 
 
 def _reference(given: Any) -> tuple[str, str] | None:

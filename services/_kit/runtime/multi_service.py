@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from services._kit.base import logs
-from services._kit.base.settings import Settings, SettingsError, load
+from services._kit.base.settings import Settings, SettingsError, load, tell_unknown
 from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.concurrency.tasks import all_of
 from services._kit.log.ids import default_instance
@@ -50,6 +50,7 @@ class _Made(Struct, frozen=True):
     service: AnyService
     siblings: Sequence[AnyService]
     settings: Settings
+    environment: Mapping[str, str]
     log: Path
 
 
@@ -69,9 +70,11 @@ def run_services(parts: Sequence[Part]) -> int:
 
 
 def _make(part: Part) -> _Made:
-    settings = load(part.settings_type, {**os.environ, **part.environment})
+    environment = {**os.environ, **part.environment}
+    settings = load(part.settings_type, environment)
     service = part.factory(settings)
-    return _Made(service, siblings_of(service, partial(part.factory, settings), settings), settings, part.log)
+    siblings = siblings_of(service, partial(part.factory, settings), settings)
+    return _Made(service, siblings, settings, environment, part.log)
 
 
 async def _until_signal(parts: Sequence[tuple[_Made, BinaryIO]], codes: list[int]) -> None:
@@ -111,6 +114,7 @@ async def _serve(
     name, settings = part.service.name, part.settings
     logs.write_to(file, settings.log_level)
     logger = logs.get(service=name, instance=settings.instance or default_instance(name))
+    tell_unknown(type(settings), part.environment, logger)
 
     def started(runner: Runner[Any, Any]) -> None:
         logger.info("ready", position=dict(runner.projection.position))

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
+from prometheus_client import CollectorRegistry
 
 from schemas.hints import Purged
 from schemas.shard_groups import MOST_GROUPS, SHARED, groups_of
@@ -30,14 +30,14 @@ from services._kit.base.flags import package_of, with_flags
 from services._kit.base.health import Health, HealthServer
 from services._kit.base.log_errors import LogError, LogReplaced
 from services._kit.base.metrics import GroupCollector, KitMetrics, process_metrics
-from services._kit.base.settings import Settings, SettingsError, credentials, load, tls_context
+from services._kit.base.settings import Settings, SettingsError, load, tell_unknown
 from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.concurrency.supervision import Supervisor, spawn
 from services._kit.concurrency.tasks import all_of, end, first_of
 from services._kit.content.blobs import Blobs
 from services._kit.content.envelope_encryption import KEYS, Vault, keys_of
 from services._kit.leadership.shard_balance import ShardBalance
-from services._kit.log import streams as topology
+from services._kit.log.awaited_log import Awaited, Complaints, connect, streams_usable
 from services._kit.log.connection import Connection
 from services._kit.log.heartbeat_bus import NatsBus
 from services._kit.log.ids import default_instance
@@ -51,7 +51,6 @@ from services._rules.log.stream_limits import RoomError, sizes
 BAD_SETTINGS: Final = 2
 LOG_REPLACED: Final = 3
 """The process holds the state of a log that is gone: its supervisor has to restart it."""
-CONNECT_PATIENCE: Final = 60.0
 
 EXPECTED: Final = (LogReplaced, SettingsError, LogError, OSError)
 """What may end a service without being a bug."""
@@ -69,29 +68,6 @@ Serving = Callable[[S, Settings, asyncio.Event, Any], Awaitable[None]]
 Ready = Callable[[Runner[Any, Any]], None]
 
 
-async def connect(settings: Settings, name: str, logger: Any, stop: asyncio.Event) -> Connection | None:
-    """Connect to the log, waiting a minute for its server; None when asked to stop meanwhile, LogError after that."""
-    problem = ""
-
-    def complain(error: Exception) -> None:
-        nonlocal problem
-        if (text := f"{type(error).__name__}: {error}") != problem:
-            problem = text
-            logger.warning("connection trouble", url=settings.nats_url, reason=text)
-
-    # The client itself retries without end once it is set to reconnect without end.
-    opening = Connection.open(
-        settings.nats_url, name=name, on_error=complain, tls=tls_context(settings), **credentials(settings)
-    )
-    try:
-        opened = await first_of(opening, stop.wait(), seconds=CONNECT_PATIENCE)
-    except TimeoutError:
-        raise LogError(f"no server of the log answers at {settings.nats_url}: {problem}") from None
-    except (NatsError, OSError) as error:
-        raise LogError(f"the log at {settings.nats_url} cannot be used: {error}") from error
-    return opened if isinstance(opened, Connection) else None
-
-
 async def serve(
     service: AnyService,
     settings: Settings,
@@ -106,27 +82,23 @@ async def serve(
     With `shared` the streams are read together with other services of this process. `siblings` are the same service
     once more for every further shard group; then this process reads the streams once for all of them.
 
+    Until the log and its streams are there it waits, alive and not ready.
     Raises LogReplaced when it has to restart with an empty state, LogError when the log cannot be used.
     """
     instance = settings.instance or default_instance(service.name)
     logger = logs.get(service=service.name, instance=instance)
-    connection = await connect(settings, f"{service.name}/{instance}", logger, stop)
-    if connection is None:
-        return
-    fault_points.arm(settings.fault_points, service.name)
-    enforce(settings.answer_limits)
-    try:
-        if settings.apply_topology:
-            try:
-                asked = sizes(settings.topology_bytes)
-            except RoomError as error:
-                raise SettingsError(f"FLEETLOG_TOPOLOGY_BYTES: {error}") from None
-            await topology.apply(connection, replicas=settings.topology_replicas, sizes=asked)
-        problems = await topology.check(connection)
-        for problem in problems:
-            logger.error("topology", problem=problem)
-        if problems:
-            raise LogError(f"the streams are not as this version needs them: {problems[0]}")
+    async with AsyncExitStack() as held:
+        health = Health()
+        awaited = Awaited(health, logger)
+        server = await _front(settings, health, logger)
+        if server is not None:
+            held.push_async_callback(server.stop)
+        connection = await _connected(settings, f"{service.name}/{instance}", awaited, logger, stop)
+        if connection is None:
+            return
+        held.push_async_callback(connection.close)
+        fault_points.arm(settings.fault_points, service.name)
+        enforce(settings.answer_limits)
         services = (service, *siblings)
         groups = groups_of(len(services))
         own = SharedReading(streams_of(services)) if siblings and shared is None else None
@@ -148,14 +120,45 @@ async def serve(
         for runner in runners:
             offer = runner.health.check if service.leads else runner.health.fact
             offer("connection", lambda: "" if connection.is_connected else "not connected to the log")
-        try:
-            async with Supervisor(runners[0].health, runners[0].metrics.reads):
-                await _live(runners, settings, connection, stop, ready)
-        finally:
-            if own is not None:
-                await own.close()
-    finally:
+        if own is not None:
+            held.push_async_callback(own.close)
+        async with Supervisor(runners[0].health, runners[0].metrics.reads):
+            await _live(runners, settings, connection, stop, ready, server)
+
+
+async def _front(settings: Settings, health: Health, logger: Any) -> HealthServer | None:
+    """Answers about this process from its first moment on: what it waits for may take long."""
+    if settings.http_port < 0:
+        return None
+    registry = CollectorRegistry(auto_describe=False)
+    process_metrics(registry)
+    server = HealthServer(health, registry, settings.http_host, settings.http_port)
+    await server.start()
+    logger.info("listening", host=server.host, port=server.port)
+    return server
+
+
+async def _connected(
+    settings: Settings, name: str, awaited: Awaited, logger: Any, stop: asyncio.Event
+) -> Connection | None:
+    """A connection to a log that has all its streams; None when asked to stop meanwhile."""
+    try:
+        asked = sizes(settings.topology_bytes) if settings.apply_topology else {}
+    except RoomError as error:
+        raise SettingsError(f"FLEETLOG_TOPOLOGY_BYTES: {error}") from None
+    complaints = Complaints(logger, settings.nats_url)
+    connection = await connect(settings, name, awaited, complaints, stop)
+    if connection is None:
+        return None
+    try:
+        usable = streams_usable(connection, settings, asked, awaited, complaints)
+        if await first_of(usable, stop.wait()) is None:
+            return connection
+    except BaseException:
         await connection.close()
+        raise
+    await connection.close()
+    return None
 
 
 async def _live(
@@ -164,10 +167,10 @@ async def _live(
     connection: Connection,
     stop: asyncio.Event,
     ready: Ready | None,
+    server: HealthServer | None,
 ) -> None:
     """Run a service below its Supervisor: what it starts from here on ends before this returns."""
     runner = runners[0]
-    logger = logs.get(service=runner.service.name, instance=runner.lease.instance)
     health, registry = runner.health, runner.metrics.registry
     if len(runners) > 1:
         health = Health()
@@ -175,13 +178,10 @@ async def _live(
             health.include(each.name, each.health)
         registry = GroupCollector.registry({str(each.group.index): each.metrics.registry for each in runners})
     process_metrics(registry)
-    server: HealthServer | None = None
     vault: Vault | None = None
     try:
-        if settings.http_port >= 0:
-            server = HealthServer(health, registry, settings.http_host, settings.http_port)
-            await server.start()
-            logger.info("listening", host=server.host, port=server.port)
+        if server is not None:
+            server.show(health, registry)
         if (key_file := keys_of(settings)) is not None:
             vault = Vault(runner.logs[KEYS], key_file)
             await vault.start()
@@ -296,10 +296,12 @@ class Program(Generic[T, S]):
         """
         try:
             kind = self._settings_type
-            settings = load(kind, with_flags(kind, arguments, package_of(kind)))
+            environment = with_flags(kind, arguments, package_of(kind))
+            settings = load(kind, environment)
             service = self._factory(settings)
             instance = settings.instance or default_instance(service.name)
             logger = logs.configure(service.name, instance, settings.log_level)
+            tell_unknown(kind, environment, logger)
         except (SettingsError, ValueError) as error:
             print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
             return BAD_SETTINGS
@@ -320,7 +322,10 @@ class Program(Generic[T, S]):
 
     def exit(self) -> NoReturn:
         """Run with the flags of the command line, and end the process."""
-        sys.exit(self(sys.argv[1:]))
+        code = self(sys.argv[1:])
+        # At its end the interpreter would look through all objects once more, for seconds on a busy machine.
+        gc.freeze()
+        sys.exit(code)
 
 
 def log_reader(factory: Callable[[T], AnyService], settings_type: type[T]) -> Program[T, AnyService]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, MutableMapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import fields
 
@@ -63,7 +63,7 @@ def known_names(services: Iterable[str]) -> frozenset[str]:
 
 
 def take(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """Remove every FLEETLOG_* variable but the settings file's, and return them: services refuse what they do not know.
+    """Remove every FLEETLOG_* variable but the settings file's, and return them: each service gets what it knows.
 
     Commands have variables of their own (FLEETLOG_DIR), and most settings concern one service.
     """
@@ -86,13 +86,14 @@ def known_to_api_server(variables: Mapping[str, str]) -> dict[str, str]:
 
 def settings_of(service: str) -> set[str]:
     """The variables that a service reads."""
+    return {f"{PREFIX}{name.upper()}" for name in fields_of(service)}
+
+
+def fields_of(service: str) -> dict[str, Any]:
+    """The settings that a service knows: types by the names of fields."""
     module = importlib.import_module(f"services.{service}.settings")
-    kinds = [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Settings) and kind is not Settings
-    ]
-    return {f"{PREFIX}{field.name.upper()}" for kind in kinds for field in fields(kind)}
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Settings)]
+    return {field.name: field.type for kind in kinds for field in fields(kind)}
 
 
 def beginning_with(prefix: str, variables: Mapping[str, str], services: Iterable[str]) -> dict[str, str]:

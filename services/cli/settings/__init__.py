@@ -1,0 +1,1 @@
+"""The commands `fleetlog settings`: what the variables and files of services say, before a service reads them."""
