@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from k8s.shared import Manifest, dns
 from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.kubernetes.rbac.role_index import GROUP
-from services._rules.kubernetes.rbac.service_roles import CREDENTIALS, RULES, SERVICE_NAMESPACE, user_of
+from services._rules.kubernetes.rbac.service_roles import (
+    CREDENTIALS,
+    SERVICE_NAMESPACE,
+    USERS,
+    account_of,
+    user_of,
+)
 
 
 def account_objects() -> Iterator[Manifest]:
@@ -16,7 +22,7 @@ def account_objects() -> Iterator[Manifest]:
     They are apart from the roles: who may make tokens or pods in their namespace is as good as every service.
     """
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SERVICE_NAMESPACE}}
-    for service, rules in RULES.items():
+    for service, rules in USERS.items():
         metadata = {"name": dns(service), "namespace": SERVICE_NAMESPACE}
         yield {
             "apiVersion": "v1",
@@ -37,5 +43,5 @@ def _binding(kind: str, service: str, namespace: str = "") -> Manifest:
         "apiVersion": f"{GROUP}/v1",
         "metadata": {"name": name, "namespace": namespace} if namespace else {"name": name},
         "roleRef": {"apiGroup": GROUP, "kind": kind, "name": user_of(service)},
-        "subjects": [{"kind": "ServiceAccount", "name": dns(service), "namespace": SERVICE_NAMESPACE}],
+        "subjects": [account_of(service)],
     }

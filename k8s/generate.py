@@ -10,6 +10,8 @@ from typing import Final
 
 import yaml
 
+from k8s.agent_signer import NAME as SIGNING
+from k8s.agent_signer import reached_by_node_ports, signing
 from k8s.compose import compose, development
 from k8s.manifests import control_plane, control_plane_accounts, manifests
 from k8s.packaging.chart_files import charts
@@ -69,12 +71,12 @@ def scrapes() -> Manifest:
 
 def documents() -> dict[str, str]:
     """Every generated file by its path below the repository."""
-    base = ["namespace.yaml", "nats.yaml", *(f"{dns(service)}.yaml" for service in SERVICES), f"{RENEWAL}.yaml"]
+    parts = ("namespace", "nats", *map(dns, SERVICES), RENEWAL, SIGNING)
     kustomization: Manifest = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "namespace": NAMESPACE,
-        "resources": base,
+        "resources": [f"{part}.yaml" for part in parts],
     }
     namespace = {
         "apiVersion": "v1",
@@ -86,6 +88,13 @@ def documents() -> dict[str, str]:
         "kind": "Kustomization",
         "namespace": NAMESPACE,
         "resources": ["../../base", "etcd.yaml", "kube-apiserver.yaml"],
+    }
+    node_ports = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "namespace": NAMESPACE,
+        "resources": ["../stock"],
+        "patches": reached_by_node_ports(),
     }
     control = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -100,9 +109,11 @@ def documents() -> dict[str, str]:
         "k8s/base/namespace.yaml": _text(namespace),
         **{f"k8s/base/{dns(service)}.yaml": _text(*manifests(service)) for service in SERVICES},
         f"k8s/base/{RENEWAL}.yaml": _text(*renewal()),
+        f"k8s/base/{SIGNING}.yaml": _text(*signing()),
         "k8s/control-plane/kustomization.yaml": _text(control),
         "k8s/control-plane/rbac.yaml": _text(*control_plane()),
         "k8s/control-plane/service-accounts.yaml": _text(*control_plane_accounts()),
+        "k8s/overlays/node-ports/kustomization.yaml": _text(node_ports),
         "k8s/overlays/stock/etcd.yaml": _text(*etcd()),
         "k8s/overlays/stock/kube-apiserver.yaml": _text(*kube_apiserver()),
         "k8s/overlays/stock/kustomization.yaml": _text(overlay),
@@ -113,6 +124,7 @@ def documents() -> dict[str, str]:
             *kube_apiserver(),
             *(manifest for service in SERVICES for manifest in manifests(service)),
             *renewal(),
+            *signing(),
         ),
         **{path: made if isinstance(made, str) else _text(*made) for path, made in charts().items()},
         "k8s/monitoring/prometheus.compose.yml": _text(scrapes()),

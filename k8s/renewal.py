@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from k8s.shared import IMAGE, RUN, Manifest, network_policy
-from services._rules.kubernetes.rbac.role_index import GROUP
-from services.cli.installation.certificate_files import AUTHORITY, NAMESPACE
+from k8s.shared import IMAGE, RUN, Manifest, host_account, network_policy
+from services.cli.installation.certificate_files import AUTHORITY
 from services.cli.registration.confined_pods import confined_container, confined_pod
 from services.cli.renewal.renewed_pairs import FRONT_PROXY
 from services.cli.renewal.secret_renewal import SECRETS
@@ -21,29 +20,11 @@ def renewal() -> list[Manifest]:
     """A job of every day, what it may do in the cluster it runs in, and where it may connect to."""
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "fleetlog"}
     metadata = {"name": NAME, "labels": labels}
-    api = f"{GROUP}/v1"
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False},
-        {
-            "apiVersion": api,
-            "kind": "Role",
-            "metadata": metadata,
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "resources": ["secrets"],
-                    "resourceNames": list(SECRETS),
-                    "verbs": ["get", "update"],
-                }
-            ],
-        },
-        {
-            "apiVersion": api,
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
-        },
+        *host_account(
+            metadata,
+            [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": list(SECRETS), "verbs": ["get", "update"]}],
+        ),
         # The API server of the cluster that it runs in.
         network_policy(metadata, egress=[{"ports": [{"protocol": "TCP", "port": port} for port in (443, 6443)]}]),
         {

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from schemas.topology import WITHOUT_LOG
 from services._rules.identity.service_rights import inbox_prefix
-from services.cli.installation.certificate_files import PASSWORDS, WITH_CONTROL
+from services._rules.kubernetes.rbac.role_index import GROUP
+from services.cli.installation.certificate_files import NAMESPACE, PASSWORDS, WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 
 ROOT: Final = Path(__file__).parents[1]
@@ -119,6 +120,22 @@ def etcd_flags(host: str) -> list[str]:
         "--key-file=/tls/etcd.key",
         "--trusted-ca-file=/tls/ca.crt",
         "--client-cert-auth",
+    ]
+
+
+def host_account(metadata: Manifest, rules: list[Manifest]) -> list[Manifest]:
+    """The account of pods that work in the cluster they run in, named by `metadata`, and what it may do there."""
+    name, api = metadata["name"], f"{GROUP}/v1"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False},
+        {"apiVersion": api, "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": api,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+        },
     ]
 
 

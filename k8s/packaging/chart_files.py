@@ -6,6 +6,7 @@ import json
 from importlib.metadata import version
 from typing import Final
 
+from k8s.agent_signer import NAME as SIGNING
 from k8s.packaging.value_schemas import agent_schema, schema, settings
 from k8s.shared import Manifest, dns
 from schemas.topology import SERVICES
@@ -72,7 +73,9 @@ def charts() -> dict[str, list[Manifest] | str]:
         "k8s/charts/fleetlog/values.schema.json": _json(schema()),
         "k8s/charts/fleetlog/files/certificates.yaml": certificates(),
         # Which variables of all services each of them knows: it would refuse to start with another one.
-        "k8s/charts/fleetlog/files/settings.json": _json({dns(name): " ".join(settings([name])) for name in SERVICES}),
+        "k8s/charts/fleetlog/files/settings.json": _json(
+            {**{dns(name): " ".join(settings([name])) for name in SERVICES}, SIGNING: ""}
+        ),
         "k8s/charts/fleetlog-agent/Chart.yaml": [chart("fleetlog-agent", "The agent of a pull member of Fleetlog")],
         "k8s/charts/fleetlog-agent/values.schema.json": _json(agent_schema()),
         "k8s/charts/fleetlog-agent/files/agent.yaml": agent_objects(_AGENT),

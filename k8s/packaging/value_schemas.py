@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from k8s.agent_signer import NAME as SIGNING
 from k8s.shared import WITH_API, Manifest, dns
 from schemas.topology import SERVICES
 from services._kit.base.settings import FILE, PREFIX
@@ -46,7 +47,10 @@ WORKLOAD: Final[dict[str, Manifest]] = {
     "podLabels": LABELS,
     "env": VARIABLES,
 }
-SERVICE: Final = fields({"type": {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}, "annotations": LABELS})
+PORT: Final[Manifest] = {"type": "integer", "minimum": 1, "maximum": 65535}
+SERVICE: Final = fields(
+    {"type": {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}, "nodePort": PORT, "annotations": LABELS}
+)
 STORAGE: Final = fields({"className": TEXT, "size": TEXT})
 
 
@@ -70,6 +74,8 @@ def _workloads() -> Manifest:
         for name in SERVICES
     }
     found["certificate-renewal"] = fields(others)
+    # Two would answer each request twice.
+    found[SIGNING] = fields({**others, "enabled": FLAG, "logLevel": LEVEL})
     # The log has as many servers as its configuration names, and etcd one.
     found["nats"] = fields({**others, "storage": STORAGE})
     found["etcd"] = fields({**others, "storage": STORAGE, "extraArgs": TEXTS})
@@ -81,7 +87,7 @@ def schema() -> Manifest:
     """Of the chart that installs Fleetlog."""
     issuer = fields({"name": TEXT, "kind": TEXT, "group": TEXT})
     manager = fields({"enabled": FLAG, "issuerRef": issuer, "duration": TEXT, "renewBefore": TEXT})
-    ports: Manifest = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
+    ports: Manifest = {"type": "array", "items": PORT}
     control: dict[str, Manifest] = {"kind": {"enum": ["included", "external"]}, "cidrs": CIDRS, "ports": ports}
     policies = {
         "enabled": FLAG,
@@ -100,7 +106,15 @@ def schema() -> Manifest:
             "env": _known(SERVICES),
             "workloads": _workloads(),
             "controlPlane": fields(control),
-            "log": fields({"maxFileStore": size, "from": CIDRS, "reloader": fields({"enabled": FLAG})}),
+            "log": fields(
+                {
+                    "maxFileStore": size,
+                    "from": CIDRS,
+                    "reloader": fields({"enabled": FLAG}),
+                    "url": {"type": "string", "pattern": "^((tls|nats|wss?)://\\S+)?$"},
+                    "service": SERVICE,
+                }
+            ),
             "networkPolicies": fields(policies),
             "monitoring": fields(monitoring),
             "certificates": fields(

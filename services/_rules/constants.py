@@ -15,6 +15,8 @@ AUTOSCALING_GROUP: Final = "autoscaling.karmada.io"
 AUTOSCALING_API: Final = f"{AUTOSCALING_GROUP}/v1alpha1"
 FEDERATED_HPA: Final = "FederatedHPA"
 CRON_FEDERATED_HPA: Final = "CronFederatedHPA"
+AGENT_SIGNER: Final = "fleetlog.io/agent"
+"""The signerName of certificate signing requests for agents' identities."""
 SCALE_TO_ZERO_ANNOTATION: Final = "fleetlog.io/scale-to-zero"
 """With `true`, a FederatedHPA may have `minReplicas` 0 and external metrics."""
 AUTOSCALERS: Final = {"federatedhpas": FEDERATED_HPA, "cronfederatedhpas": CRON_FEDERATED_HPA}

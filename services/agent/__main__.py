@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from services._kit.base import logs
 from services._kit.base.flags import package_of, with_flags
-from services._kit.base.settings import SettingsError, load
+from services._kit.base.settings import SettingsError, load, tell_unknown
 from services._kit.concurrency.event_loop import FAILED, OK, run_loop
 from services._kit.log.ids import default_instance
 from services._kit.runtime.service_wiring import BAD_SETTINGS
@@ -18,8 +18,10 @@ from services.agent.settings import AgentSettings
 def main(arguments: Sequence[str] = ()) -> int:
     """Run until asked to stop; the exit code of the process. `arguments` are flags (`--help` lists them)."""
     try:
-        settings = load(AgentSettings, with_flags(AgentSettings, arguments, package_of(AgentSettings)))
+        environment = with_flags(AgentSettings, arguments, package_of(AgentSettings))
+        settings = load(AgentSettings, environment)
         logger = logs.configure(NAME, settings.instance or default_instance(NAME), settings.log_level)
+        tell_unknown(AgentSettings, environment, logger)
     except (SettingsError, ValueError) as error:
         print(f"fleetlog: {error}", file=sys.stderr)  # noqa: T201 - logging is not set up yet
         return BAD_SETTINGS

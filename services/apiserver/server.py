@@ -14,7 +14,7 @@ from aiohttp.web_request import BaseRequest
 from services._kit.base import http_stop
 from services._kit.concurrency.supervision import owner
 from services._rules.kubernetes.rbac.policy_rules import Access
-from services._rules.kubernetes.rbac.service_roles import CLUSTERS, service_objects
+from services._rules.kubernetes.rbac.service_roles import service_objects
 from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.admission.admission_webhooks import Webhooks
 from services.apiserver.admission.builtin_plugins import NamespaceLifecycle
@@ -202,9 +202,7 @@ class ApiServer:
         current = self.settings.profile == "current"
         await write_roles(self.local, (manifest for _, manifest in default_objects(current=current)))
         if self.settings.service_roles:
-            clusters = (entry.look().get("spec") or {} for entry in self.store.list(*CLUSTERS))
-            others = {(spec.get("secretRef") or {}).get("namespace") or "" for spec in clusters}
-            namespace, *roles = service_objects(sorted(others - {""}))
+            namespace, *roles = service_objects()
             if self.local.get("v1", "namespaces", "", namespace["metadata"]["name"]) is None:
                 await self.local.create("v1", "namespaces", namespace)
             await write_roles(self.local, roles, exact=True)

@@ -19,6 +19,7 @@ from services.cli.queries.query_commands import app as query_commands
 from services.cli.registration.nats_commands import app as nats_commands
 from services.cli.search.search_commands import app as search_commands
 from services.cli.secrets.secret_commands import app as secret_commands
+from services.cli.settings.settings_commands import app as settings_commands
 from services.cli.shell.program import Version, add_version, program, start
 from services.cli.simulation.simulation_commands import app as simulation_commands
 from services.cli.tracing.trace_commands import app as trace_commands
@@ -29,7 +30,7 @@ GROUPS: Final = {
     "Foresight Commands": ("plan", "apply", "undo", "simulate", "replay"),
     "Operation Commands": ("status", "doctor", "parked", "confirm-absence", "sim", "topology"),
     "Log and Security Commands": ("log", "backup", "restore", "secrets", "nats"),
-    "Settings Commands": ("completion",),
+    "Settings Commands": ("settings", "completion"),
 }
 
 SUMMARIES: Final = {
@@ -73,6 +74,7 @@ for _commands in (
     definition_commands,
     container_commands,
     validation_commands,
+    settings_commands,
     simulation_commands,
 ):
     app.add_typer(_commands)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import base64
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from schemas.manifest import Manifest
+from services._rules.identity.accounts import agent_account
+from services.cli.renewal.log_secrets import ACCOUNTS_KEY, ACCOUNTS_SECRET
 from tests.containers import shell
-from tests.containers.cluster import forwarding
 from tests.containers.cluster.pod_cluster import PodCluster
 from tests.e2e.fleet import EXAMPLES, Failed, Kubectl, until, until_equal
 
@@ -51,23 +49,6 @@ class Installed:
             made.write_text(text.replace(SERVER, f"https://{address}:6443"))
             self._control = Kubectl(made)
         return self._control
-
-    @contextmanager
-    def beside(self, command: str, ready: str) -> Iterator[None]:
-        """A command that runs meanwhile, from the line on that says it is ready."""
-        words = command.split()
-        told = shell.environment(self.host.kubeconfig)
-        with subprocess.Popen(words, cwd=self.place, env=told, stdout=subprocess.PIPE, text=True) as running:
-            assert running.stdout is not None
-            try:
-                for line in running.stdout:
-                    if line.strip() == ready:
-                        break
-                else:
-                    raise Failed(f"{command} ended")
-                yield
-            finally:
-                running.terminate()
 
     def shell(self, script: str) -> str:
         """Run commands as a user would, in the directory of the installation; raises Failed."""
@@ -111,6 +92,16 @@ class Installed:
         self.control.run("wait", "--for=condition=Ready", "cluster/member1", "--timeout=60s")
         return "member1"
 
+    def until_shut_out(self, cluster: str) -> None:
+        """Wait until the log's servers are told of no account of a cluster's agent any more."""
+
+        def left() -> bool:
+            secret = self.host.get("secret", ACCOUNTS_SECRET, self.namespace)
+            assert secret is not None
+            return agent_account(cluster) in base64.b64decode(secret["data"][ACCOUNTS_KEY]).decode()
+
+        until_equal(f"the agent of {cluster} has an account", left, False, SECONDS)
+
     def addons(self, arguments: str) -> dict[str, str]:
         """The status of each add-on."""
         lines = self.shell(f"karmadactl addons list {arguments}").splitlines()
@@ -148,15 +139,3 @@ def _placed(deployment: str, member: str) -> Manifest:
     policy["metadata"]["name"] = policy["spec"]["resourceSelectors"][0]["name"] = deployment
     policy["spec"]["placement"] = {"clusterAffinity": {"clusterNames": [member]}}
     return policy
-
-
-@contextmanager
-def forwarded(address: str, port: int) -> Iterator[int]:
-    """A port of this machine that leads to one of a pod, as `kubectl port-forward` makes one."""
-    command = [sys.executable, forwarding.__file__, "127.0.0.1", "0", address, str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        try:
-            yield int(running.stdout.readline())
-        finally:
-            running.terminate()

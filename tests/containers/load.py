@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from typing import Final, Self
@@ -47,6 +48,8 @@ class Load:
         self.tried = 0
         self.acknowledged: list[str] = []
         self.failures: list[str] = []
+        self.slowest = 0.0
+        """Seconds that the slowest acknowledged write took."""
 
     def prepare(self) -> None:
         """Make namespace and policy."""
@@ -67,12 +70,14 @@ class Load:
         while not self._stop.is_set():
             name = f"{self._beginning}-{self.tried:04}"
             self.tried += 1
+            began = time.monotonic()
             try:
                 reader.create(
                     "configmap",
                     {"metadata": {"name": name, "labels": {"test": _LABEL}}, "data": {"number": name}},
                     NAMESPACE,
                 )
+                self.slowest = max(self.slowest, time.monotonic() - began)
                 self.acknowledged.append(name)
             except (Unread, OSError, HTTPException) as error:
                 self.failures.append(str(error))

@@ -13,7 +13,7 @@ from k8s.images import ETCD_IMAGE, KUBE_APISERVER_IMAGE
 from services.cli.hosting.init_options import HOST_NAMESPACE as SYSTEM
 from tests.containers import engine
 from tests.containers.cluster.pod_cluster import PodCluster
-from tests.containers.in_cluster import SECONDS, Installed, forwarded
+from tests.containers.in_cluster import SECONDS, Installed
 from tests.e2e.fleet import Failed, until
 
 pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(900)]
@@ -21,8 +21,13 @@ PORT: Final = 32443
 ONCE: Final = ("karmada-apiserver", "karmada-scheduler", "karmada-controller-manager", "karmada-webhook")
 """One instance of each, for the sake of time; the log has three servers in any case."""
 REGISTERED: Final = "member4"
-LOG: Final = f"nats.{SYSTEM}.svc:4222"
 AGENTS: Final = "agents"
+REGISTRY: Final = {
+    "apiVersion": "search.karmada.io/v1alpha1",
+    "kind": "ResourceRegistry",
+    "metadata": {"name": "deployments"},
+    "spec": {"targetCluster": {}, "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
+}
 STAYS: Final = ("data-etcd-0", "data-nats-0", "data-nats-1", "data-nats-2")
 
 
@@ -82,17 +87,21 @@ def test_nginx_runs_in_a_member_that_joined(installed: Installed) -> None:
 def test_a_cluster_registers_itself_at_init(installed: Installed) -> None:
     began = time.monotonic()
     control, host = installed.control.kubeconfig, installed.host.kubeconfig
-    with forwarded(installed.cluster.address_of("nats", SYSTEM), 4222) as port:
-        at = f"--certs karmada/pki --host-namespace {SYSTEM} --nats tls://{LOG} --through tls://127.0.0.1:{port}"
-        with installed.beside(f"fleetlog nats sign --kubeconfig {control} {at}", "ready"):
-            told = installed.shell(f"karmadactl --kubeconfig {control} token create --print-register-command")
-            installed.shell(f"{told.strip()} --cluster-name {REGISTERED} --namespace {AGENTS}")
+    told = installed.shell(f"karmadactl --kubeconfig {control} token create --print-register-command")
+    installed.shell(f"{told.strip()} --cluster-name {REGISTERED} --namespace {AGENTS} --agent-requests all")
     installed.control.run("wait", "--for=condition=Ready", f"cluster/{REGISTERED}", "--timeout=90s")
     installed.runs_pods(REGISTERED)
+    assert "web" in installed.shell(f"karmadactl --kubeconfig {control} get deployments -C {REGISTERED}")
+    # Search asks the push member by itself and the pull member by its agent, and is asked through the kube-apiserver.
+    installed.control.apply(REGISTRY)
+    find = f"fleetlog search kind=Deployment namespace=default -o name --kubeconfig {control}"
+    names = {f"{REGISTERED}/default/deployment.apps/web", "member1/default/deployment.apps/nginx"}
+    until("objects of both members are found", lambda: names <= {*installed.shell(find).split()}, SECONDS)
     installed.shell(
         f"karmadactl --kubeconfig {control} unregister {REGISTERED} --cluster-kubeconfig {host} --namespace {AGENTS}"
     )
     assert installed.host.names("deployments,secrets", AGENTS) == []
+    installed.until_shut_out(REGISTERED)
     print(f"a cluster that registers itself: {time.monotonic() - began:.1f} s")
 
 

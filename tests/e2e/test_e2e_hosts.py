@@ -58,6 +58,8 @@ class Ground:
         return [
             *("--karmada-data", str(self.data), "--port", str(self.port)),
             *("--karmada-apiserver-advertise-address", "127.0.0.1"),
+            # Here nothing answers for aggregated APIs.
+            *("--wait-component-ready-timeout", "10"),
             *("--ca-cert-file", str(self._authority / "ca.crt"), "--ca-key-file", str(self._authority / "ca.key")),
         ]
 

@@ -125,9 +125,10 @@ def test_member_that_refuses_its_credentials_says_what_stays(fleet: Fleet, contr
     assert "delete clusterrolebinding/karmada-controller-manager:karmada-leaver" in left.stderr
 
 
-def test_cluster_entered_by_other_hands_can_be_used(fleet: Fleet, control: Kubectl, file: str) -> None:
-    # As Karmada's own command enters it: two accounts, of which one has no rights yet.
-    inside, place = fleet.kubectl(MEMBER), {"namespace": "karmada-cluster"}
+def test_cluster_entered_by_other_hands_can_be_used(fleet: Fleet, space: Space, file: str) -> None:
+    # As Karmada's own command enters it: two accounts, of which one has no rights yet, and a namespace of its choice.
+    control = space.control
+    inside, place = fleet.kubectl(MEMBER), {"namespace": space.name}
     role = "cluster-admin"
     accounts = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, **place}}
@@ -160,6 +161,10 @@ def test_cluster_entered_by_other_hands_can_be_used(fleet: Fleet, control: Kubec
     until_equal("edge", lambda: shown(fleet, "edge"), ["Push", "True"])
     until("its nodes", lambda: fleet.karmadactl("get", "nodes", "-C", "edge").returncode == 0)
     assert [row[:2] for row in fleet.table("get", "nodes", "-C", "edge")][1] == [f"{MEMBER}-node-1", "edge"]
+    settings = space.apply(space.load("settings.yaml"))
+    space.policy(settings, clusters("edge"))
+    until("the copy", lambda: inside.get("configmap", "settings", space.name))
+    assert fleet.said("unjoin", "edge") == "cluster(edge) is unjoined successfully\n"
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from tests.e2e.fleet import Fleet, until
 from tests.support.service_rights import Grant, beyond, counted, used
 
 STARTED: Final = """
+agent_signer certificates.k8s.io certificatesigningrequests list watch
+agent_signer cluster.karmada.io clusters list watch
 autoscaler autoscaling horizontalpodautoscalers list watch
 autoscaler autoscaling.karmada.io cronfederatedhpas list watch
 autoscaler autoscaling.karmada.io federatedhpas list watch
@@ -20,6 +22,7 @@ cluster_monitor core namespaces create list
 cluster_monitor core secrets get list watch
 cluster_monitor cluster.karmada.io clusters get list patch watch
 cluster_monitor cluster.karmada.io clusters/status patch
+cluster_monitor rbac.authorization.k8s.io rolebindings list
 cluster_monitor remedy.karmada.io remedies list watch
 detector core /api get
 detector core /api/* get
@@ -58,6 +61,10 @@ autoscaler external.metrics.k8s.io * list
     "test_e2e_clusters": """
 cluster_monitor core namespaces delete
 """,
+    "test_e2e_joining": """
+cluster_monitor rbac.authorization.k8s.io rolebindings create
+cluster_monitor rbac.authorization.k8s.io clusterroles bind
+""",
     "test_e2e_proxy": """
 gateway cluster.karmada.io clusters list
 """,
@@ -90,6 +97,12 @@ networking networking.karmada.io multiclusterservices/status patch
 }
 """What the tests of a module use beside that."""
 UNWALKED: Final = {
+    "clusters that register themselves (tests/integration/cli)": """
+agent_signer certificates.k8s.io certificatesigningrequests get patch
+agent_signer certificates.k8s.io certificatesigningrequests/approval update
+agent_signer certificates.k8s.io signers approve
+agent_signer cluster.karmada.io clusters create get
+""",
     "repeated Events only, which depends on time": """
 autoscaler core events get patch
 cluster_monitor core events get patch
@@ -106,6 +119,9 @@ autoscaler * */scale update
     "ClusterTaintPolicies are watched with the gate Failover only (test_e2e_failover)": """
 cluster_monitor policy.karmada.io clustertaintpolicies list watch
 """,
+    "a minute after the last cluster with credentials there, or with other accounts (tests/integration/members)": """
+cluster_monitor rbac.authorization.k8s.io rolebindings delete patch
+""",
     "an embedded control plane reviews itself; a stock one's gateway asks it": """
 gateway authentication.k8s.io tokenreviews create
 gateway authorization.k8s.io subjectaccessreviews create
@@ -120,6 +136,10 @@ networking discovery.k8s.io endpointslices get
 """,
     "members that are asked in the name of callers (tests/integration/search)": """
 search cluster.karmada.io clusters get list
+""",
+    "members that forbid what registries select (tests/integration/search)": """
+search core events create get patch
+search search.karmada.io resourceregistries/status patch
 """,
     "many statuses at once": """
 status_aggregator * * list

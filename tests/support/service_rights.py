@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from services._rules.kubernetes.rbac.policy_rules import Access, PolicyRule, rules_in
-from services._rules.kubernetes.rbac.service_roles import CREDENTIALS, RULES, user_of
+from services._rules.kubernetes.rbac.service_roles import CREDENTIALS, USERS, user_of
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _SERIES = "fleetlog_apiserver_authorizations_total{"
@@ -59,7 +59,7 @@ def used(seen: Iterable[Counted]) -> set[Grant]:
     allowed = [one for one in seen if one.allowed]
     return {
         grant
-        for service in RULES
+        for service in USERS
         for grant in granted(service)
         for one in allowed
         if one.user == user_of(service) and _allows(grant, one)
@@ -68,7 +68,7 @@ def used(seen: Iterable[Counted]) -> set[Grant]:
 
 def beyond(seen: Iterable[Counted]) -> list[Counted]:
     """What was allowed to users of services by other roles than theirs."""
-    services = {user_of(service): service for service in RULES}
+    services = {user_of(service): service for service in USERS}
     return [
         one
         for one in sorted(seen)
@@ -80,7 +80,7 @@ def beyond(seen: Iterable[Counted]) -> list[Counted]:
 
 def _rules(service: str) -> tuple[PolicyRule, ...]:
     credentials = {"apiGroups": [""], "resources": ["secrets"], "verbs": list(CREDENTIALS.get(service, ()))}
-    return rules_in({"rules": [*RULES[service], credentials]})
+    return rules_in({"rules": [*USERS[service], credentials]})
 
 
 def _allows(grant: Grant, one: Counted) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.subjects import HEARTBEATS, INSTANCES, escape
+from schemas.subjects import HEARTBEATS, INSTANCES, escape, unescape
 from schemas.topology import BLOBS, EXPLAINED, FACTS, HISTORY, OBSERVED, PARKED
 from services._rules.identity.service_rights import rights_of
 
@@ -36,6 +36,12 @@ OBSERVER_API: Final = "observer.api"
 READABLE: Final = (FACTS, OBSERVED, HISTORY, BLOBS, EXPLAINED, PARKED)
 """Streams that observers read; KEYS and OBJECTS hold what is to stay secret."""
 _PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_USER_LINE = re.compile(rf"\{{user: ({_TEXT}|\w+), password: ({_TEXT})")
+_AGENT_LINES = re.compile(r'^  ("AGENT-[^"]*") \{\n    users: \[\{\n      nkey: (\S+)$', re.MULTILINE)
+
+
+_AGENT: Final = "AGENT-"
 
 
 class AgentIdentity(Struct, frozen=True, order=True):
@@ -63,7 +69,7 @@ class Export(Struct, frozen=True):
 
 def agent_account(cluster: str) -> str:
     """Name of the account of a cluster's agent."""
-    return f"AGENT-{escape(cluster)}"
+    return f"{_AGENT}{escape(cluster)}"
 
 
 def agent_consumer(cluster: str) -> str:
@@ -178,6 +184,19 @@ def accounts_config(passwords: Passwords, agents: Iterable[AgentIdentity]) -> st
         lines += _account(agent)
     lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+def accounts_in(text: str) -> tuple[Passwords, list[AgentIdentity]]:
+    """The users and agents of what `accounts_config` wrote; raises ValueError for a text without the hub's user."""
+    passwords = {name.strip('"'): json.loads(password) for name, password in _USER_LINE.findall(text)}
+    if HUB_USER not in passwords:
+        raise ValueError(f"it has no user {HUB_USER}")
+    agents = [
+        AgentIdentity(unescape(json.loads(account).removeprefix(_AGENT)), key)
+        for account, key in _AGENT_LINES.findall(text)
+    ]
+    hub, observer, system = (passwords.pop(name, "") for name in (HUB_USER, OBSERVER_USER, SYSTEM_USER))
+    return Passwords(hub=hub, services=passwords, observer=observer, system=system), agents
 
 
 def _observer_exports() -> list[str]:

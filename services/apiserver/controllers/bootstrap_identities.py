@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from services._kit.concurrency.keyed_work import WorkQueue
+from services._rules.constants import AGENT_SIGNER
 from services._rules.identity import bootstrap_tokens as tokens
 from services._rules.kubernetes.rbac.user_names import AUTHENTICATED
 from services.apiserver.admission.chain import Attributes, nothing
@@ -67,8 +68,8 @@ class AgentRequests:
         if tokens.BOOTSTRAPPERS not in attributes.call.user.groups:
             return
         signer = new["spec"].get("signerName", "")
-        if signer != tokens.AGENT_SIGNER:
-            text = f"a bootstrap token is good for signer {tokens.AGENT_SIGNER}, not for {signer}"
+        if signer != AGENT_SIGNER:
+            text = f"a bootstrap token is good for signer {AGENT_SIGNER}, not for {signer}"
             raise status.forbidden(kind.resource, attributes.name, text)
 
 

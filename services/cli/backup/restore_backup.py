@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.topology import KEYS, OBJECTS, STREAMS
-from services._kit.log import streams as topology
+from schemas.topology import KEYS, OBJECTS
 from services._kit.log.connection import Connection
 from services._kit.log.jetstream import JetStreamLog
 from services._kit.log.jetstream_api import ApiAnswer, answer
@@ -22,10 +21,9 @@ from services.cli.common.layout import Layout
 from services.cli.common.logbook import log_access, open_log
 from services.cli.common.printing import counted
 from services.cli.common.running import Failed, complain, patience
-from services.cli.common.stream_topology import asked_sizes
 from services.cli.log.archive import Header, Line, Record, StoredFile, StreamSetup, inspect, read
 from services.cli.log.fact_recovery import served
-from services.cli.log.restore_archive import Taker, Unordered, fill, refuse_used
+from services.cli.log.restore_archive import Taker, Unordered, fill, make_streams
 
 AHEAD: Final = 1_000_000
 """Revisions that are skipped: what clients saw of the lost control plane after the backup must not come again."""
@@ -102,8 +100,7 @@ async def restore(path: Path, passphrase: bytes, directory: Path, nats: str, key
 async def _into_log(path: Path, passphrase: bytes, header: Header, connection: Connection) -> None:
     setups, present = await asyncio.to_thread(_overview, path, passphrase)
     async with patience("restoring"):
-        await topology.apply(connection, sizes=asked_sizes())
-        await refuse_used(connection, [*(stream.name for stream in STREAMS), *STORE])
+        await make_streams(connection, path, STORE)
         more: dict[str, Taker] = {KEYS.name: Unordered(JetStreamLog(connection, KEYS.name), at_once=1)}
         for setup in setups:
             await _create(connection, setup)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.auth.certificate_authority import Authority
-from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.running import complain
-from services.cli.installation.certificate_files import ADMIN, admit, made, make
-
-HOST_KUBECONFIG: Final = "control.kubeconfig"
-"""How commands on the machine of the containers reach the control plane."""
+from services.cli.installation.certificate_files import (
+    AUTHORITY,
+    PEOPLE_KUBECONFIG,
+    admit,
+    made,
+    make,
+    write_people_kubeconfig,
+)
+from services.cli.members.reached_addresses import ReachedAddresses
 
 
 def prepare(directory: Path, agents: Sequence[str], port: int) -> int:
@@ -21,14 +23,11 @@ def prepare(directory: Path, agents: Sequence[str], port: int) -> int:
     if made(directory):
         admit(directory, agents)
     else:
-        make(directory, agents=agents)
-    authority = Authority(directory / "authority")
+        make(directory, agents)
+    authority = Authority(directory / AUTHORITY)
     authority.load()
     # Made again each time: the port may be another one.
-    cert, key = authority.issue(ADMIN, (MASTERS,), None)
-    server = f"https://127.0.0.1:{port}"
-    write_kubeconfig(
-        directory / HOST_KUBECONFIG, server=server, name="fleetlog", ca=authority.ca_pem, cert=cert, key=key
-    )
-    complain(f"the control plane will be at {server}; its kubeconfig is {HOST_KUBECONFIG} in {directory}")
+    server = ReachedAddresses(api_port=port).people
+    write_people_kubeconfig(directory, server, authority)
+    complain(f"the control plane will be at {server}; its kubeconfig is {PEOPLE_KUBECONFIG} in {directory}")
     return 0

@@ -11,6 +11,7 @@ from services.cli.hosting.init_options import Host
 ADDONS: Final = ("karmada-descheduler", "karmada-metrics-adapter", "karmada-scheduler-estimator", "karmada-search")
 ADAPTER: Final = ADDONS[1]
 """The one that is no workload of its own: the gateway answers for metrics."""
+SEARCH: Final = ADDONS[3]
 Status = Literal["enabled", "disabled", "unhealthy", "unknown"]
 Names = Annotated[list[str], typer.Argument(metavar="NAME… | all", help=f"{', '.join(ADDONS)}, or all.")]
 
@@ -19,7 +20,8 @@ class Reached(NamedTuple):
     """The control plane, and the member that an estimator is for."""
 
     kubeconfig: Annotated[
-        str, typer.Option("--karmada-kubeconfig", help="Kubeconfig of the control plane, for the metrics adapter.")
+        str,
+        typer.Option("--karmada-kubeconfig", help="Kubeconfig of the control plane, for metrics adapter and search."),
     ] = "/etc/karmada/karmada-apiserver.config"
     context: Annotated[str, typer.Option("--karmada-context", help="Context of that kubeconfig.")] = ""
     cluster: Annotated[

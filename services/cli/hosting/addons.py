@@ -10,10 +10,11 @@ from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient
 from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.running import Failed, complain, patience
-from services.cli.hosting import metrics_adapter
+from services.cli.hosting import metrics_adapter, search_addon
 from services.cli.hosting.addon_options import (
     ADAPTER,
     ADDONS,
+    SEARCH,
     AddonImages,
     AddonPriorities,
     AddonReplicas,
@@ -71,6 +72,8 @@ async def enable(names: Sequence[str], options: EnableOptions) -> int:
             if name == ADAPTER:
                 async with metrics_adapter.reached(options.reached) as control:
                     await metrics_adapter.enable(control, options.api_timeout)
+            elif name == SEARCH:
+                await search_addon.enable(options.reached, options.host.namespace)
             print(f"{name} is enabled")
     return 0
 
@@ -87,6 +90,8 @@ async def disable(names: Sequence[str], options: DisableOptions) -> int:
                 async with metrics_adapter.reached(options.reached) as control:
                     await metrics_adapter.disable(control)
             elif workload["spec"].get("replicas"):
+                if name == SEARCH:
+                    await search_addon.disable(options.reached)
                 path = path_of("Deployment", "apps/v1", options.host.namespace, SERVICES[name])
                 await host.patch(path, {"spec": {"replicas": 0}})
             print(f"{name} is disabled")

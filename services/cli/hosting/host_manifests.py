@@ -20,6 +20,9 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet")
 _VALUES: Final = {"Deployment": "app-defaults", "StatefulSet": "app-defaults", "Secret": "secret-defaults"}
 STORE, SERVER, LOG, RELOADER = "etcd", "kube-apiserver", "nats", "reloader"
 _RENEWAL: Final = "certificate-renewal"
+_SIGNER: Final = "agent-signer"
+AGENTS_DOOR: Final = "log"
+"""The Service by which agents of members reach the log."""
 _EXTERNAL: Final = "fleetlog-external-etcd"
 _OURS: Final = "karmada-controller-manager"
 """What Karmada calls everything that is none of these."""
@@ -95,11 +98,14 @@ def _placed(item: Manifest, wanted: Wanted) -> Manifest:
         _workload(item["spec"], name, part, wanted)
     elif item["kind"] == "CronJob":
         _workload(item["spec"]["jobTemplate"]["spec"], name, part, wanted)
-    elif item["kind"] == "Service" and name == SERVER:
+    elif item["kind"] == "Service" and name in (SERVER, AGENTS_DOOR):
         item["spec"] |= {"type": "NodePort"}
-        item["spec"]["ports"][0]["nodePort"] = wanted.port
-        if part.service_annotations:
+        item["spec"]["ports"][0]["nodePort"] = wanted.port if name == SERVER else wanted.log_port
+        if name == SERVER and part.service_annotations:
             item["metadata"]["annotations"] = part.service_annotations
+    elif item["kind"] == "NetworkPolicy" and name == LOG:
+        # From anywhere, by the port of the nodes: keys and certificates decide who gets in.
+        item["spec"]["ingress"].append({"ports": [{"protocol": "TCP", "port": 4222}]})
     elif item["kind"] == "NetworkPolicy" and name == SERVER and wanted.etcd.servers:
         item["spec"]["egress"].append({"to": [{"ipBlock": {"cidr": cidr}} for cidr in ("0.0.0.0/0", "::/0")]})
     return item
@@ -117,8 +123,8 @@ def _renamed(value: Any, old: str, new: str) -> Any:
 def _workload(spec: Manifest, name: str, part: Part, wanted: Wanted) -> None:
     pod = spec["template"]["spec"]
     container = pod["containers"][0]
-    # The log has its own size: three servers that agree.
-    if part.replicas and spec.get("replicas") and name != LOG:
+    # The log has its own size: three servers that agree. Requests of agents are answered once.
+    if part.replicas and spec.get("replicas") and name not in (LOG, _SIGNER):
         spec["replicas"] = part.replicas
     container["image"] = _image(container["image"], name, part, wanted)
     for beside in pod["containers"][1:]:
@@ -135,7 +141,8 @@ def _workload(spec: Manifest, name: str, part: Part, wanted: Wanted) -> None:
     if name not in (LOG, _RENEWAL):
         if part.resources:
             container["resources"] = part.resources
-        _arguments(container, name, part.arguments)
+        if name != _SIGNER:
+            _arguments(container, name, part.arguments)
     if name == STORE:
         _store(spec, pod, wanted)
     elif name == SERVER and wanted.etcd.servers:

@@ -8,11 +8,13 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
+from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.running import Failed
 from services.cli.hosting.host_manifests import external_secret, secret
 from services.cli.hosting.wanted_installation import Wanted
 from services.cli.installation import certificate_files
+from services.cli.members.reached_addresses import ReachedAddresses
 from services.cli.renewal.renewed_pairs import FRONT_PROXY
 
 KUBECONFIG: Final = "karmada-apiserver.config"
@@ -29,10 +31,16 @@ def make_files(wanted: Wanted, addresses: list[str]) -> Path:
     wanted.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     wanted.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
     _take_authority(wanted)
-    names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", *addresses, *wanted.addresses, *wanted.names]
+    reached = ReachedAddresses(
+        tuple(addresses),
+        wanted.port,
+        wanted.log_port,
+        further=(*wanted.addresses, *wanted.names),
+        names=("kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+    )
     try:
         certificate_files.make(
-            wanted.pki, namespace=wanted.namespace, reached_by=names, lifetime=wanted.lifetime or None
+            wanted.pki, namespace=wanted.namespace, reached=reached, lifetime=wanted.lifetime or None
         )
     except ValueError as error:
         raise Failed(f"the authority cannot be used: {error}") from None
@@ -87,6 +95,10 @@ def host_secrets(wanted: Wanted) -> list[Manifest]:
     front = {name: _text(path) for name, path in _of_fronts(pki).items()}
     texts = {
         "fleetlog-log": {**authority, "observer.password": _text(pki / certificate_files.OBSERVER_PASSWORD)},
+        f"fleetlog-log-{SIGNER_OF_AGENTS.replace('_', '-')}": {
+            **authority,
+            certificate_files.LOG_URL: _text(pki / certificate_files.LOG_URL),
+        },
         "fleetlog-nats-accounts": {"accounts.conf": _text(pki / "nats" / "accounts.conf")},
         **{
             f"fleetlog-log-{path.name.replace('_', '-')}": {**authority, "password": _text(path)}

@@ -38,6 +38,7 @@ class Place(NamedTuple):
     """Where the control plane is reached, and where its files are written."""
 
     port: Annotated[int, typer.Option("--port", "-p", help="Port of the nodes for the API server.")] = 32443
+    log_port: Annotated[int, typer.Option("--log-port", help="Port of the nodes for agents of pull members.")] = 32422
     data: Annotated[
         Path, typer.Option("--karmada-data", "-d", help="Directory of the kubeconfig; what an earlier init left goes.")
     ] = Path("/etc/karmada")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import base64
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._kit.kube.client import ApiError, KubeClient, resource_path
+from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.admission.webhook_configurations import Target
 from services._rules.identity import bootstrap_tokens
-from services._rules.kubernetes.rbac.role_index import GROUP as RBAC
 from services._rules.kubernetes.rbac.service_roles import service_objects
 from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.running import Failed, NotReady, complain, patience
-from services.cli.common.waiting import answers, opened, wait_until
-from services.cli.hosting.host_manifests import LOG, SERVER, STORE, host_objects
+from services.cli.common.waiting import answers, condition, opened, wait_until
+from services.cli.hosting.host_manifests import AGENTS_DOOR, LOG, SERVER, STORE, host_objects
 from services.cli.hosting.host_secrets import host_secrets, make_files
 from services.cli.hosting.init_file import with_file
 from services.cli.hosting.init_options import InitOptions
 from services.cli.hosting.rolling_out import all_ready, put
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
-from services.cli.installation.certificate_files import GATEWAY_PORT, WEBHOOK_PORT
+from services.cli.installation.certificate_files import GATEWAY_PORT, SEARCH_PORT, WEBHOOK_PORT
 from services.cli.installation.gateway_setup import api_services, gateway_service, member_access
 from services.cli.installation.install_crds import apply_definitions, apply_webhooks, needed_definitions
+from services.cli.members.registration_objects import bootstrap_objects
+from services.cli.search import search_setup
 
 _FIRST: Final = (LOG, STORE)
 _ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -44,7 +46,7 @@ async def init(options: InitOptions) -> int:
     host = await client_of(path, path, wanted.context)
     try:
         async with patience("looking at the host cluster"):
-            await _check_port(host, wanted)
+            await _check_ports(host, wanted)
             addresses = [wanted.address] if wanted.address else await node_addresses(host)
         _say("certificates", f"in {wanted.pki}")
         kubeconfig = make_files(wanted, addresses)
@@ -59,15 +61,17 @@ def _say(part: str, what: str) -> None:
     print(f"[init] {part}: {what}", flush=True)
 
 
-async def _check_port(host: KubeClient, wanted: Wanted) -> None:
+async def _check_ports(host: KubeClient, wanted: Wanted) -> None:
+    flags = {wanted.port: "--port", wanted.log_port: "--log-port"}
     for service in (await host.get("/api/v1/services")).get("items") or ():
         metadata = service["metadata"]
-        ours = (metadata["namespace"], metadata["name"]) == (wanted.namespace, SERVER)
-        if not ours and any(port.get("nodePort") == wanted.port for port in service["spec"].get("ports") or ()):
-            raise Failed(
-                f"port {wanted.port} of the nodes belongs to Service {metadata['namespace']}/{metadata['name']}; "
-                "choose another one with --port"
-            )
+        ours = metadata["namespace"] == wanted.namespace and metadata["name"] in (SERVER, AGENTS_DOOR)
+        for port in () if ours else service["spec"].get("ports") or ():
+            if port.get("nodePort") in flags:
+                raise Failed(
+                    f"port {port['nodePort']} of the nodes belongs to Service {metadata['namespace']}/"
+                    f"{metadata['name']}; choose another one with {flags[port['nodePort']]}"
+                )
 
 
 async def node_addresses(host: KubeClient) -> list[str]:
@@ -102,6 +106,13 @@ async def _install(host: KubeClient, wanted: Wanted, kubeconfig: Path) -> None:
         await _prepare(control, wanted)
     rest = [one for one in objects if one["metadata"]["name"] not in (*_FIRST, SERVER)]
     await _roll_out(host, wanted, rest)
+    async with opened(kubeconfig) as control, patience("waiting until the control plane reaches gateway and search"):
+        try:
+            await wait_until("its aggregated APIs", lambda: _unavailable(control), wanted.seconds or math.inf)
+        except NotReady as error:
+            complain(f"note: the control plane answers for {error}; until then kubectl complains")
+        else:
+            _say("aggregated APIs", "available")
 
 
 async def _roll_out(host: KubeClient, wanted: Wanted, objects: Sequence[Manifest]) -> None:
@@ -138,12 +149,27 @@ async def _prepare(control: KubeClient, wanted: Wanted) -> None:
     for item in (
         *gateway_service(f"gateway.{wanted.namespace}.svc"),
         *api_services(bundle, GATEWAY_PORT),
+        search_setup.search_service(f"search.{wanted.namespace}.svc"),
+        search_setup.api_service(bundle, SEARCH_PORT),
         *member_access(),
         *(() if await _told(control) else bootstrap_objects(control.server, bundle)),
     ):
         await put(control, item)
     url = f"https://webhook.{wanted.namespace}.svc:{WEBHOOK_PORT}"
     _say("webhooks", await apply_webhooks(control, Target(bundle, url=url)))
+
+
+async def _unavailable(control: KubeClient) -> str:
+    """Why requests for an API that others serve are not answered yet; empty when they are."""
+    try:
+        services = (await control.get(resource_path("apiregistration.k8s.io", "v1", "apiservices"))).get("items") or ()
+    except (ApiError, Unreachable) as error:
+        return str(error)
+    for one in services:
+        available = condition(one, "Available")
+        if one["spec"].get("service") and available.get("status") != "True":
+            return f"{one['metadata']['name']}: {available.get('message') or 'not available yet'}"
+    return ""
 
 
 async def _told(control: KubeClient) -> bool:
@@ -156,47 +182,6 @@ async def _told(control: KubeClient) -> bool:
             raise
         return False
     return True
-
-
-def bootstrap_objects(server: str, bundle: str) -> list[Manifest]:
-    """What clusters that register themselves with a token read and may do (docs/joining.md)."""
-    kubeconfig = (
-        "apiVersion: v1\nkind: Config\nclusters:\n"
-        f"- name: ''\n  cluster:\n    server: {server}\n    certificate-authority-data: {bundle}\n"
-    )
-    place = bootstrap_tokens.INFO_NAMESPACE
-    reader = {"name": "system:karmada:bootstrap-signer-clusterinfo", "namespace": place}
-    requester = {"name": "system:karmada:agent-bootstrap"}
-    requests = {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"]}
-    info = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [bootstrap_tokens.INFO_NAME]}
-
-    def bound(kind: str, metadata: dict[str, str], subject: dict[str, str]) -> Manifest:
-        return {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
-            "subjects": [{"apiGroup": RBAC, **subject}],
-        }
-
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}},
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": bootstrap_tokens.INFO_NAME, "namespace": place},
-            "data": {bootstrap_tokens.INFO_KEY: kubeconfig},
-        },
-        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": reader, "rules": [{**info, "verbs": ["get"]}]},
-        bound("Role", reader, {"kind": "User", "name": "system:anonymous"}),
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": requester,
-            "rules": [{**requests, "verbs": ["create", "get"]}],
-        },
-        bound("ClusterRole", requester, {"kind": "Group", "name": bootstrap_tokens.DEFAULT_GROUP}),
-    ]
 
 
 def _next_steps(kubeconfig: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from schemas.manifest import Manifest
 from services.cli.common.moments import seconds_of
 from services.cli.common.running import Failed
 from services.cli.hosting.init_options import COMPONENTS, Etcd, Images, InitOptions
+from services.cli.members.reached_addresses import is_address
 
 NODE_PORTS: Final = range(30000, 32768)
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -46,6 +46,7 @@ class Wanted(Struct, frozen=True):
     context: str
     namespace: str
     port: int
+    log_port: int
     data: Path
     pki: Path
     address: str
@@ -88,6 +89,7 @@ def of_options(options: InitOptions) -> Wanted:
         context=host.context,
         namespace=host.namespace,
         port=place.port,
+        log_port=place.log_port,
         data=place.data,
         pki=place.pki or place.data / "pki",
         address=place.address,
@@ -109,6 +111,10 @@ def checked(wanted: Wanted) -> Wanted:
     problems = [
         (not _NAME.fullmatch(wanted.namespace), f"--namespace {wanted.namespace!r} is no name of a namespace"),
         (wanted.port not in NODE_PORTS, f"--port {wanted.port}: use {NODE_PORTS.start} to {NODE_PORTS.stop - 1}"),
+        (
+            wanted.log_port not in NODE_PORTS or wanted.log_port == wanted.port,
+            f"--log-port {wanted.log_port}: use another one than --port, {NODE_PORTS.start} to {NODE_PORTS.stop - 1}",
+        ),
         (wanted.seconds < 0, "--wait-component-ready-timeout: use 0 or more seconds"),
         (images.pull_policy not in _PULL_POLICIES, f"--image-pull-policy: use {', '.join(_PULL_POLICIES)}"),
         (images.mirror not in _MIRRORS, "--kube-image-mirror-country: use cn or global"),
@@ -127,7 +133,7 @@ def checked(wanted: Wanted) -> Wanted:
         (not _LABEL.fullmatch(one), f"--etcd-node-selector-labels {one!r}: use KEY=VALUE") for one in etcd.nodes
     ]
     problems += [
-        (not _is_address(one), f"{one!r} is no IP address") for one in (*wanted.addresses, wanted.address) if one
+        (not is_address(one), f"{one!r} is no IP address") for one in (*wanted.addresses, wanted.address) if one
     ]
     problems += [
         (not _HOST_NAME.fullmatch(one), f"--cert-external-dns {one!r} is no host name") for one in wanted.names
@@ -160,11 +166,3 @@ def _notes(wanted: Wanted) -> list[str]:
     if wanted.etcd.mode == "hostPath" or wanted.etcd.data:
         notes.append("--etcd-storage-mode hostPath, --etcd-data: etcd keeps its data in a claim, not on a node")
     return notes
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.topology import SERVICES, WITHOUT_LOG
 from services._kit.base.private_files import private_json, private_text
@@ -27,7 +28,14 @@ from services._rules.identity.accounts import (
     Passwords,
     accounts_config,
 )
-from services._rules.kubernetes.rbac.service_roles import RULES, SCRAPER, SERVICE_GROUP, SERVICE_NAMESPACE, user_of
+from services._rules.kubernetes.rbac.service_roles import (
+    RULES,
+    SCRAPER,
+    SERVICE_GROUP,
+    SERVICE_NAMESPACE,
+    USERS,
+    user_of,
+)
 from services._rules.kubernetes.rbac.user_names import MASTERS
 from services.apiserver.auth.certificate_authority import LIFETIME, Authority
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
@@ -35,9 +43,11 @@ from services.cli.common.layout import CONTROL as EMBEDDED
 from services.cli.common.layout import Installation, Layout
 from services.cli.common.running import Failed, complain
 from services.cli.installation.gateway_setup import api_services, gateway_service, member_access
+from services.cli.members.reached_addresses import ReachedAddresses
+from services.cli.members.registration_objects import bootstrap_objects
 from services.cli.nats.nkeys import new_seed, public_key
 from services.cli.renewal.host_cluster import opened_host
-from services.cli.renewal.log_secrets import ACCOUNTS_KEY, ACCOUNTS_SECRET, check_accounts, write_secret
+from services.cli.renewal.log_secrets import ACCOUNTS_KEY, ACCOUNTS_SECRET, Accounts, read_accounts, write_secret
 from services.cli.renewal.renewed_pairs import FRONT_PROXY, FRONT_PROXY_NAME, SIGNER, Certificate, authorities_in
 from services.cli.search import search_setup
 
@@ -64,6 +74,10 @@ SYSTEM_PASSWORD: Final = "system.password"
 """File with the password of who asks the log's servers how they are."""
 PASSWORDS: Final = "passwords"
 """Directory with a file for the password of each service's user."""
+PEOPLE_KUBECONFIG: Final = f"{EMBEDDED}.kubeconfig"
+REGISTRATION: Final = "registration.json"
+LOG_URL: Final = "log.url"
+"""File with where agents of members reach the log."""
 _MONITORING: Final = "system:monitoring"
 """The group that reads health and metrics."""
 _CLUSTER: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,46}[a-z0-9])?")
@@ -72,7 +86,7 @@ _PULL_MEMBER: Final = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Clu
 
 def write(
     directory: Path,
-    control: str,
+    reached: ReachedAddresses,
     agents: Sequence[str],
     dropped: Sequence[str],
     renewed: Sequence[str] = (),
@@ -83,11 +97,13 @@ def write(
 
     The users of `renewed` get new passwords. With `certificates`, those that end soon are renewed in one that is there.
     """
+    reached = reached.checked()
     if certificates:
         files = renew(directory, dt.datetime.now(dt.UTC))  # noqa: TID251 - a command
         complain(
             "\n".join([*(f"renewed {file}" for file in files), f"{len(files)} certificates renewed in {directory}"])
         )
+        complain("".join(f"made {file}\n" for file in complete(directory, reached)).rstrip("\n") or "all else is there")
         if not (agents or dropped or renewed):
             return 0
     if dropped:
@@ -97,7 +113,7 @@ def write(
     if (agents or dropped or renewed) and made(directory):
         admit(directory, agents)
     else:
-        make(directory, control or CONTROL, agents)
+        make(directory, agents, reached=reached)
     complain(f"certificates, kubeconfigs and secrets are in {directory}; docs/deploy.md says who gets which")
     return 0
 
@@ -112,16 +128,39 @@ async def write_with_secrets(
     if not made(directory):
         raise Failed(f"{directory} holds no certificates yet: --secrets is for an installation that --out is of")
     async with opened_host(host) as client:
-        await check_accounts(client, namespace, (directory / "hub.password").read_text(encoding="utf-8").strip())
-        write(directory, "", agents, dropped, renewed)
+        accounts = await read_accounts(client, namespace)
+        if accounts is not None:
+            _take_over(directory, accounts, dropped, namespace)
+        write(directory, ReachedAddresses(), agents, dropped, renewed)
         # Servers know a new password before a service is told it.
         for name, files in log_secrets(renewed).items():
             texts = {key: (directory / file).read_text(encoding="utf-8") for key, file in files.items()}
             try:
-                print(f"Secret {name}: {await write_secret(client, namespace, name, texts)}", flush=True)
+                done = await write_secret(
+                    client, namespace, name, texts, accounts.revision if accounts and name == ACCOUNTS_SECRET else ""
+                )
+                print(f"Secret {name}: {done}", flush=True)
             except Failed as error:
                 raise Failed(f"{error}; the files in {directory} are written: write it by hand") from None
     return 0
+
+
+def _take_over(directory: Path, accounts: Accounts, dropped: Sequence[str], namespace: str) -> None:
+    """Know the agents that were let in by the Secret of the installation; raises Failed where that is another one's."""
+    if accounts.passwords.hub != (directory / "hub.password").read_text(encoding="utf-8").strip():
+        raise Failed(
+            f"Secret {ACCOUNTS_SECRET} of namespace {namespace} was not made from this directory; give the --out of "
+            "that installation. Nothing was changed"
+        )
+    for agent in accounts.agents:
+        own = _agent_key(directory, agent.cluster)
+        if own and own != agent.public_key and agent.cluster not in dropped:
+            raise Failed(
+                f"the agent of {agent.cluster} has registered with another key than that in {directory / AGENTS}; "
+                f"--drop-agent {agent.cluster} takes it both. Nothing was changed"
+            )
+        if not own:
+            private_text(directory / AGENTS / agent.cluster / KEY, agent.public_key)
 
 
 def log_secrets(renewed: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -143,7 +182,10 @@ def made(directory: Path) -> bool:
 def servers(namespace: str) -> dict[str, tuple[str, ...]]:
     """Servers and the names they are called by, in a namespace of a host cluster and in compose."""
     return {
-        "nats": ("nats", "nats-1", "nats-2", "nats-3", "*.nats", f"nats.{namespace}.svc", f"*.nats.{namespace}.svc"),
+        "nats": (
+            *("nats", "nats-1", "nats-2", "nats-3", "*.nats"),
+            *(f"{name}.{namespace}.svc" for name in ("nats", "*.nats", "log")),
+        ),
         "etcd": ("etcd", f"etcd.{namespace}.svc"),
         "kube-apiserver": ("kube-apiserver", f"kube-apiserver.{namespace}.svc", "10.96.0.1"),
         "gateway": ("gateway", f"gateway.{namespace}.svc", "fleetlog-gateway.karmada-system.svc"),
@@ -154,17 +196,16 @@ def servers(namespace: str) -> dict[str, tuple[str, ...]]:
 
 def make(
     directory: Path,
-    control: str = CONTROL,
     agents: Iterable[str] = (),
     *,
     namespace: str = NAMESPACE,
-    reached_by: Sequence[str] = (),
+    reached: ReachedAddresses = ReachedAddresses(),  # noqa: B008 - immutable
     lifetime: timedelta | None = None,
 ) -> int:
     """Write everything into a directory that has none of it yet; raises Failed where it has.
 
-    The API server is also reached by the names and addresses of `reached_by`; `lifetime` is that of certificates, the
-    usual years if None. An authority that lies in `authority` already is used.
+    Servers for people and agents are also reached as `reached` says; `lifetime` is that of certificates, the usual
+    years if None. An authority that lies in `authority` already is used.
     """
     if made(directory):
         raise Failed(f"{directory} holds certificates already; give another --out, or remove it to start afresh")
@@ -178,20 +219,15 @@ def make(
     private_text(directory / CA, authority.ca_pem.decode())
     private_text(directory / "front-proxy-ca.crt", proxy.ca_pem.decode())
     for name, hosts in servers(namespace).items():
-        wanted = sorted({*hosts, "localhost", "127.0.0.1", *(reached_by if name == "kube-apiserver" else ())})
+        wanted = sorted({*hosts, "localhost", "127.0.0.1", *reached.names_of(name)})
         _pair(directory / "tls" / name, authority.issue(name, (), wanted, peer=True))
     _pair(directory / "tls" / "etcd-client", authority.issue("kube-apiserver", (), None))
     _pair(directory / "tls" / "front-proxy", proxy.issue("front-proxy-client", (), None))
     # An API server signs the tokens of ServiceAccounts with the key of a pair and checks them with its certificate.
     _pair(directory / "tls" / SIGNER, authority.issue(SIGNER, (), None))
     _pair(directory / "tls" / SCRAPER, authority.issue(user_of(SCRAPER), (_MONITORING,), None))
-    for user, name, groups in (
-        (ADMIN, "admin", (MASTERS,)),
-        *((user_of(s), s, (SERVICE_GROUP,)) for s in WITH_CONTROL),
-    ):
-        cert, key = authority.issue(user, groups, None)
-        path = directory / "kubeconfigs" / name
-        write_kubeconfig(path, server=control, name=name, ca=authority.ca_pem, cert=cert, key=key)
+    _write_users(directory, reached.control or CONTROL, authority, ("admin", *USERS))
+    _write_ways(directory, reached, namespace, authority)
     # In Kubernetes the log's servers read it out of their environment as a value: a letter makes it a text.
     private_text(directory / "hub.password", f"p{secrets.token_hex(24)}")
     token = secrets.token_urlsafe(24)
@@ -211,6 +247,60 @@ def make(
     return 0
 
 
+def complete(directory: Path, reached: ReachedAddresses) -> list[str]:
+    """Make what an earlier version did not, and let people and agents come by further addresses; the files.
+
+    Certificates keep the names that they have. Raises Failed.
+    """
+    authority = Authority(directory / AUTHORITY)
+    authority.load()
+    found = []
+    for server in ("kube-apiserver", "nats"):
+        path = directory / "tls" / f"{server}.crt"
+        names, wanted = Certificate(str(path), path.read_bytes(), [authority]).names, reached.names_of(server)
+        if not names.issuperset(wanted):
+            _pair(path.with_suffix(""), authority.issue(server, (), sorted(names.union(wanted)), peer=True))
+            found.append(str(path))
+    (known,) = msgspec.json.decode((directory / "kubeconfigs" / WITH_CONTROL[0]).read_bytes())["clusters"]
+    missing = [user for user in USERS if not (directory / "kubeconfigs" / user).exists()]
+    found += [str(path) for path in _write_users(directory, known["cluster"]["server"], authority, missing)]
+    if reached.addresses or not (directory / LOG_URL).exists():
+        outside = known["cluster"]["server"] if known["cluster"]["server"] != CONTROL else ""
+        found += [str(path) for path in _write_ways(directory, replace(reached, control=outside), NAMESPACE, authority)]
+    return found
+
+
+def _write_users(directory: Path, server: str, authority: Authority, users: Iterable[str]) -> list[Path]:
+    """Write kubeconfigs with which users of an installation reach the control plane from within it."""
+    made = []
+    for name in users:
+        user, groups = (ADMIN, (MASTERS,)) if name == "admin" else (user_of(name), (SERVICE_GROUP,))
+        cert, key = authority.issue(user, groups, None)
+        path = directory / "kubeconfigs" / name
+        write_kubeconfig(path, server=server, name=name, ca=authority.ca_pem, cert=cert, key=key)
+        made.append(path)
+    return made
+
+
+def _write_ways(directory: Path, reached: ReachedAddresses, namespace: str, authority: Authority) -> list[Path]:
+    """Write how people and agents come in; for a control plane that is not ours only where the log is."""
+    private_text(directory / LOG_URL, reached.members or f"tls://nats.{namespace}.svc:4222")
+    if reached.control:
+        return [directory / LOG_URL]
+    write_people_kubeconfig(directory, reached.people, authority)
+    # Tells clusters that register themselves who the control plane is.
+    told = bootstrap_objects(reached.people, base64.b64encode(authority.ca_pem).decode())
+    private_json(directory / REGISTRATION, {"apiVersion": "v1", "kind": "List", "items": told})
+    return [directory / name for name in (LOG_URL, PEOPLE_KUBECONFIG, REGISTRATION)]
+
+
+def write_people_kubeconfig(directory: Path, server: str, authority: Authority) -> None:
+    """Write the kubeconfig of people, who reach the control plane at this URL; with a certificate of its own."""
+    cert, key = authority.issue(ADMIN, (MASTERS,), None)
+    path = directory / PEOPLE_KUBECONFIG
+    write_kubeconfig(path, server=server, name="fleetlog", ca=authority.ca_pem, cert=cert, key=key)
+
+
 def write_identities(layout: Layout, installation: Installation, services: Iterable[str]) -> None:
     """Write a kubeconfig of its own for each service that talks to an embedded control plane.
 
@@ -221,7 +311,7 @@ def write_identities(layout: Layout, installation: Installation, services: Itera
     authority.load()
     server = f"https://127.0.0.1:{installation.port(EMBEDDED)}"
     for service in services:
-        if service in WITH_CONTROL:
+        if service in USERS:
             cert, key = authority.issue(user_of(service), (SERVICE_GROUP,), None)
             path = layout.identity(service)
             write_kubeconfig(path, server=server, name=service, ca=authority.ca_pem, cert=cert, key=key)
@@ -241,7 +331,8 @@ def renew(directory: Path, now: dt.datetime) -> list[str]:
         if path.stem != SIGNER and (pair := _renewed(authorities, path, path.read_bytes(), now)) is not None:
             _pair(path.with_suffix(""), pair)
             renewed.append(str(path))
-    for path in sorted((directory / "kubeconfigs").iterdir()):
+    of_people = directory / PEOPLE_KUBECONFIG
+    for path in (*sorted((directory / "kubeconfigs").iterdir()), *([of_people] if of_people.exists() else ())):
         document = msgspec.json.decode(path.read_bytes())
         user = document["users"][0]["user"]
         old = base64.b64decode(user["client-certificate-data"])
@@ -286,12 +377,6 @@ def admit(directory: Path, agents: Iterable[str]) -> None:
         system=_password(directory / SYSTEM_PASSWORD),
     )
     private_text(directory / "nats" / "accounts.conf", accounts_config(passwords, known))
-
-
-def enter(directory: Path, cluster: str, key: str) -> None:
-    """Give the agent an account whose public key this is, and which keeps the seed to itself; raises Failed."""
-    private_text(directory / AGENTS / cluster / KEY, key)
-    admit(directory, [cluster])
 
 
 def has_agent(directory: Path, cluster: str) -> bool:

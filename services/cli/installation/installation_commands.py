@@ -104,6 +104,7 @@ def topology(output: PlainOutput = "") -> None:
 
 \b
 fleetlog certs --out deploy
+fleetlog certs --out deploy --address fleet.example --address 203.0.113.7 --api-port 32443 --log-port 32422
 fleetlog certs --out deploy --agent member3
 fleetlog certs --out deploy --log-user scheduler      # its password leaked
 fleetlog certs --out deploy --renew                   # certificates in the last third of their life
@@ -113,7 +114,13 @@ fleetlog certs --out deploy --renew --secrets fleetlog-system --kubeconfig host.
 )
 def certs(
     out: Annotated[Path, typer.Option(help="Directory to write into.")] = Path("deploy"),
-    control: Annotated[str, typer.Option(help="URL of the control plane in the kubeconfigs.")] = "",
+    control: Annotated[str, typer.Option(help="URL of a control plane of your own, for all kubeconfigs.")] = "",
+    address: Annotated[
+        list[str] | None,
+        typer.Option(help="Name or address at which people and agents reach control plane and log from elsewhere."),
+    ] = None,
+    api_port: Annotated[int, typer.Option(help="Port of the control plane there.", min=1, max=65535)] = 6443,
+    log_port: Annotated[int, typer.Option(help="Port of the log there.", min=1, max=65535)] = 4222,
     agent: Annotated[
         list[str] | None, typer.Option(help="A pull member whose agent gets an account of the log; also later on.")
     ] = None,
@@ -148,7 +155,7 @@ def certs(
         from services.cli.common.running import Failed
 
         changes = agent or drop_agent or log_user
-        if not secrets or bool(changes) == renew or (secret and not renew) or control:
+        if not secrets or bool(changes) == renew or (secret and not renew) or control or address:
             raise Failed(
                 "--secrets NAMESPACE goes with --renew, or with --agent, --drop-agent and --log-user; "
                 "--kubeconfig goes with --secrets, and --secret with --renew and --secrets"
@@ -160,7 +167,10 @@ def certs(
         from services.cli.renewal.secret_renewal import SECRETS, Renewal, renew_secrets
 
         return renew_secrets(Renewal(secrets, secret or SECRETS, out / certificate_files.AUTHORITY, kubeconfig))
-    return certificate_files.write(out, control, agent or (), drop_agent or (), log_user or (), certificates=renew)
+    from services.cli.members.reached_addresses import ReachedAddresses
+
+    reached = ReachedAddresses(tuple(address or ()), api_port, log_port, control)
+    return certificate_files.write(out, reached, agent or (), drop_agent or (), log_user or (), certificates=renew)
 
 
 Everything = Annotated[

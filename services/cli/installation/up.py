@@ -15,6 +15,7 @@ from schemas.topology import OPTIONAL, WITHOUT_LOG
 from schemas.topology import SERVICES as DEFINED
 from services._kit.base.private_files import private_text
 from services._rules.identity.service_rights import inbox_prefix
+from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS
 from services.cli.attachments.attachment_checks import Unusable, examine
 from services.cli.attachments.member_attachments import join_members, keep_trying, leave, left, register_members
 from services.cli.common.control_plane import read_kubeconfig
@@ -156,7 +157,8 @@ class Installer:
             return code
         self._keep_trying()
         if not self.installation.nats_url and surroundings.answers_agents(self._inherited):
-            self._supervisor.add_task("joining-agents", lambda: asyncio.run(answer_agents(self.layout)))
+            own = self.layout.identity(SIGNER_OF_AGENTS) if self.embedded else self.control
+            self._supervisor.add_task("joining-agents", lambda: asyncio.run(answer_agents(self.layout, own)))
         return 0
 
     async def _join(self, members: Mapping[str, Path], agents: Mapping[str, Path]) -> str:
@@ -217,7 +219,27 @@ class Installer:
         layout.save(installation)
         return config
 
-    def _environment(self, service: str) -> dict[str, str]:
+    def environment_of(self, service: str) -> dict[str, str]:
+        """The variables of a service: those of this command that it knows, and its place in the installation."""
+        environment = surroundings.known_to(service, self._inherited)
+        if service not in WITHOUT_LOG:
+            environment.update(self._at_the_log(service))
+        environment["FLEETLOG_INSTANCE"] = f"{service}-0"
+        environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(service))
+        if service in WITH_CONTROL:
+            own = self.layout.identity(service) if self.embedded else self.control
+            environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(own)
+        if service == WEBHOOK:
+            environment.update(webhook_setup.environment(self.layout, self.installation))
+        if service == "gateway":
+            environment.update(gateway_setup.environment(self.layout, self.installation))
+            environment.update(search_setup.door(self.layout, self.installation))
+        if service == search_setup.NAME:
+            environment.update(search_setup.environment(self.layout, self.installation))
+        environment.update(secret_keys.environment(self.layout, service))
+        return environment
+
+    def _at_the_log(self, service: str) -> dict[str, str]:
         # Always: one that the command inherited may be that of another server.
         identity = {"FLEETLOG_NATS_CREDS": self.installation.nats_creds}
         if (own := service_creds(self.installation.nats_creds, service)) is not None:
@@ -233,7 +255,7 @@ class Installer:
         installation, layout = self.installation, self.layout
         if self.embedded:
             reached = gateway_setup.openings(installation.port("gateway_api"), self._inherited)
-            write_identities(layout, installation, self._names)
+            write_identities(layout, installation, (*self._names, SIGNER_OF_AGENTS))
             environment = {
                 "FLEETLOG_APISERVER_AUTHORIZATION": AUTHORIZATION,
                 "FLEETLOG_APISERVER_SERVICE_ROLES": "1",
@@ -279,20 +301,7 @@ class Installer:
     def _services(self) -> None:
         together: dict[str, dict[str, dict[str, str]]] = {group: {} for group in groups.GROUPS}
         for name in self._names:
-            environment = {**surroundings.known_to(name, self._inherited), **self._environment(name)}
-            environment["FLEETLOG_INSTANCE"] = f"{name}-0"
-            environment["FLEETLOG_HTTP_PORT"] = str(self.installation.port(name))
-            if name in WITH_CONTROL:
-                own = self.layout.identity(name) if self.embedded else self.control
-                environment["FLEETLOG_CONTROL_KUBECONFIG"] = str(own)
-            if name == WEBHOOK:
-                environment.update(webhook_setup.environment(self.layout, self.installation))
-            if name == "gateway":
-                environment.update(gateway_setup.environment(self.layout, self.installation))
-                environment.update(search_setup.door(self.layout, self.installation))
-            if name == search_setup.NAME:
-                environment.update(search_setup.environment(self.layout, self.installation))
-            environment.update(secret_keys.environment(self.layout, name))
+            environment = self.environment_of(name)
             if name in groups.PROCESS_OF:
                 together[groups.PROCESS_OF[name]][name] = environment
             else:

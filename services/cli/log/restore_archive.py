@@ -138,8 +138,7 @@ async def import_log(access: LogAccess, path: Path) -> int:
     """Fill the log from a file; raises Failed when the file is not whole or the log is not empty."""
     header, end = inspect(path)
     async with patience("importing"), open_log(access) as connection:
-        await topology.apply(connection, sizes=asked_sizes())
-        await refuse_used(connection, [stream.name for stream in STREAMS])
+        await make_streams(connection, path)
         await fill(connection, path, header, read(path), {})
     origin = header.streams[FACTS.name].id if FACTS.name in header.streams else "?"
     complain(f"{counted(end.messages)}, as they stood on log {origin}; `fleetlog log verify` checks them")
@@ -183,7 +182,22 @@ async def fill(
     await _note(connection, {topology.IMPORTING: "", IMPORTED: str(last)})
 
 
-async def refuse_used(connection: Connection, names: Iterable[str]) -> None:
+async def make_streams(connection: Connection, path: Path, more: Iterable[str] = ()) -> None:
+    """Make the streams that a file is to fill; raises Failed when one of them, or of `more`, ever held something.
+
+    What waits for them does not begin between this and `fill`: a new FACTS has its note on the import from the first.
+    """
+    noted = {FACTS.name: {topology.IMPORTING: path.name}}
+    made = await topology.apply(connection, sizes=asked_sizes(), notes=noted)
+    try:
+        await _refuse_used(connection, [*(stream.name for stream in STREAMS), *more])
+    except Failed:
+        if made[FACTS.name] == "created":
+            await _note(connection, {topology.IMPORTING: ""})
+        raise
+
+
+async def _refuse_used(connection: Connection, names: Iterable[str]) -> None:
     """Raises Failed when any of these streams ever held something: positions could not be the same."""
     for name in names:
         try:

@@ -202,7 +202,8 @@ async def dismiss_agent(target: ControlPlaneOptions, name: str, signing: Signing
     if layout is None:
         return (
             f"Remove the account of {name}'s agent from the configuration of the log's server, and reload it.\n"
-            f"Where the log runs in a cluster: fleetlog nats revoke {name} --certs DIR --nats URL\n"
+            f"Where the log runs in a cluster, agent-signer does so for an agent that registered; any other: "
+            f"fleetlog nats revoke {name} --certs DIR --nats URL\n"
         )
     if not _installation(layout).nats_url:
         await withdraw(layout, name)

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from schemas.manifest import Manifest
+from services._kit.base.health import Health, HealthServer
+from services._kit.concurrency.tasks import all_of, first_of
+from services._kit.credentials.kubeconfig import open_kubeconfig
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._rules.constants import CLUSTER_API
+from services._rules.constants import AGENT_SIGNER, CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
-from services.cli.common.control_plane import open_control
+from services.cli.common.control_plane import kubeconfig_path, open_control, read_kubeconfig
 from services.cli.common.karmadactl_options import ControlPlaneOptions
-from services.cli.common.layout import CONTROL, Layout
+from services.cli.common.layout import Layout
 from services.cli.common.running import Failed, complain
 from services.cli.members.clusters import CLUSTERS
 from services.cli.members.membership import check_name
@@ -35,6 +44,7 @@ TRAIT_PREFIX: Final = "fleetlog.io/cluster-"
 REQUEST_ANNOTATION: Final = "fleetlog.io/registered-by"
 _AGAIN: Final = (409, 410, 500, 503)
 _PAUSE: Final = 2.0
+_ANSWERS: Final = ("admitted", "denied", "expelled")
 
 
 class Grants(Protocol):
@@ -47,12 +57,35 @@ class Grants(Protocol):
         """Raises Failed while the servers could not be told."""
         ...
 
-    async def admit(self, cluster: str, user: str) -> str:
-        """Let the agent with this public key in; the token it needs beside its key, empty for none. Raises Failed."""
+    async def admit(self, users: Mapping[str, str]) -> dict[str, str]:
+        """Let agents in, by cluster with the public key; the token of each beside its key, empty for none.
+
+        Raises Failed.
+        """
+        ...
+
+    async def registered(self) -> Collection[str]:
+        """Clusters whose agents are shut out here once their Clusters are gone; raises Failed."""
+        ...
+
+    async def expel(self, cluster: str) -> None:
+        """Shut out the agent of one of these; raises Failed."""
         ...
 
 
-class OperatorGrants:
+class _LeftToUnjoin:
+    """Agents that the command which removes their Cluster shuts out: it has the same keys."""
+
+    async def registered(self) -> Collection[str]:
+        """None."""
+        return ()
+
+    async def expel(self, cluster: str) -> None:
+        """Never asked for."""
+        raise AssertionError(cluster)
+
+
+class OperatorGrants(_LeftToUnjoin):
     """Accounts signed with an operator's keys."""
 
     def __init__(self, authority: Authority, url: str) -> None:
@@ -64,12 +97,12 @@ class OperatorGrants:
         """Raises Failed while the servers are not reached."""
         await reachable(self._authority, self.url)
 
-    async def admit(self, cluster: str, user: str) -> str:
-        """Sign an account, hand it to the servers; the token of the user."""
-        return await admit(self._authority, self.url, cluster, user)
+    async def admit(self, users: Mapping[str, str]) -> dict[str, str]:
+        """Sign accounts, hand them to the servers; the tokens of the users."""
+        return {cluster: await admit(self._authority, self.url, cluster, user) for cluster, user in users.items()}
 
 
-class InstallationGrants:
+class InstallationGrants(_LeftToUnjoin):
     """Accounts in the configuration of the server that `fleetlog up` runs: the key alone lets an agent in."""
 
     def __init__(self, layout: Layout, url: str) -> None:
@@ -80,10 +113,11 @@ class InstallationGrants:
     async def check(self) -> None:
         """An installation that does not run is told by its files."""
 
-    async def admit(self, cluster: str, user: str) -> str:
-        """Enter the key into the server's configuration, and wait until the server has read it."""
-        await admit_key(self._layout, cluster, user)
-        return ""
+    async def admit(self, users: Mapping[str, str]) -> dict[str, str]:
+        """Enter the keys into the server's configuration, and wait until the server has read them."""
+        for cluster, user in users.items():
+            await admit_key(self._layout, cluster, user)
+        return dict.fromkeys(users, "")
 
 
 class Wanted(Struct, frozen=True):
@@ -128,12 +162,12 @@ def user_key(raw: bytes) -> str:
     return base64.b32encode(body + nkeys.crc16_checksum(body)).decode().rstrip("=")
 
 
-async def answer_agents(layout: Layout) -> int:
+async def answer_agents(layout: Layout, kubeconfig: Path) -> int:
     """Answer those that ask an installation's own control plane, beside everything else that runs."""
     installation = layout.load()
     assert installation is not None
     grants = InstallationGrants(layout, installation.log_url)
-    return await sign(ControlPlaneOptions(str(layout.kubeconfig(CONTROL))), grants, ready=lambda: None)
+    return await sign(ControlPlaneOptions(str(kubeconfig)), grants, ready=lambda: None)
 
 
 def _say_ready() -> None:
@@ -145,57 +179,174 @@ async def sign(
 ) -> int:
     """Answer requests until asked to stop; with `once` those that wait now. Calls `ready` where it begins to listen."""
     async with open_control(target) as control:
+        signer = Signer(control.client, grants)
+        await (signer.once() if once else signer.run(ready))
+    return 0
+
+
+async def serve(target: ControlPlaneOptions, grants: Grants, host: str, port: int) -> int:
+    """The same as a part of an installation: with its health at a port (0: a free one), patient, until asked to end."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    health, registry = Health(), CollectorRegistry()
+    path = kubeconfig_path(target.kubeconfig)
+    read_kubeconfig(path)
+    # Its certificate is renewed.
+    client = await open_kubeconfig(path)
+    signer = Signer(client, grants, patient=True)
+    health.check("requests", lambda: signer.lacks.get(REQUESTS, "nothing was answered yet"))
+    health.check("clusters", lambda: signer.lacks.get(CLUSTERS, ""))
+    registry.register(signer)
+    server = HealthServer(health, registry, host, port)
+    await server.start()
+    complain(f"health is told at port {server.port}")
+    try:
+        await first_of(signer.run(_say_ready), ended.wait())
+    finally:
+        await server.stop()
+        await client.close()
+    return 0
+
+
+class Signer(Collector):
+    """Answers requests as they come, and shuts out agents whose Clusters are removed.
+
+    One that is `patient` waits for definitions and rights that the control plane lacks. `lacks` has the reasons why it
+    could not do its work, by what it looks at; empty texts where it could.
+    """
+
+    def __init__(self, client: KubeClient, grants: Grants, *, patient: bool = False) -> None:
+        self._client = client
+        self._grants = grants
+        self._again = (*_AGAIN, 401, 403, 404) if patient else _AGAIN
+        self._answers: Counter[str] = Counter()
+        self.lacks: dict[str, str] = {}
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """How many agents were let in, refused and shut out."""
+        found = CounterMetricFamily("fleetlog_agent_signer_answers", "Agents by what was decided.", labels=["answer"])
+        for answer in _ANSWERS:
+            found.add_metric([answer], self._answers[answer])
+        yield found
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Look, and again with each change, for ever; raises ApiError for what does not pass by itself."""
+        await all_of(
+            [
+                self._follow(REQUESTS, self._answer_all, ("ADDED", "MODIFIED"), ready),
+                # Clusters change all the time.
+                self._follow(CLUSTERS, self._expel_removed, ("DELETED",), lambda: None),
+            ]
+        )
+
+    async def once(self) -> None:
+        """Answer those that wait now."""
+        await self._follow(REQUESTS, self._answer_all)
+
+    async def _follow(
+        self,
+        what: str,
+        look: Callable[[], Awaitable[str]],
+        changes: Collection[str] = (),
+        listening: Callable[[], None] | None = None,
+    ) -> None:
+        """Look until it could be done; then tell `listening`, and look again with changes. None: once is enough."""
         while True:
             try:
-                revision = await answer_all(control.client, grants)
-                if once:
-                    return 0
-                ready()
-                async for _ in control.client.watch(REQUESTS, revision):
-                    await answer_all(control.client, grants)
+                revision = await look()
+                self.lacks[what] = ""
+                if listening is None:
+                    return
+                listening()
+                async for events in self._client.watch(what, revision):
+                    if any(event.type in changes for event in events):
+                        await look()
+                continue
             except Unreachable as error:
-                complain(f"the control plane is away, looking again: {error}")
-                await asyncio.sleep(_PAUSE)
+                why = f"the control plane is away: {error}"
             except Failed as error:
-                complain(f"looking again: {error}")
-                await asyncio.sleep(_PAUSE)
+                why = str(error)
             except ApiError as error:
-                if error.status not in _AGAIN:
+                if error.status not in self._again:
                     raise
+                if error.status == 410:
+                    continue
+                why = f"the control plane answers: {error.message}"
+            complain(f"{why}; looking again")
+            self.lacks[what] = why
+            await asyncio.sleep(_PAUSE)
+
+    async def _answer_all(self) -> str:
+        """Answer the requests that wait, together; the revision up to which was looked. Raises Failed."""
+        signer = AGENT_SIGNER.replace("/", "%2F")
+        listed = await self._client.get(f"{REQUESTS}?fieldSelector=spec.signerName%3D{signer}")
+        waiting = [request for request in listed.get("items") or () if _waits(request)]
+        if waiting:
+            # Nothing is entered that could not be finished.
+            await self._grants.check()
+        entered: list[tuple[Manifest, Wanted]] = []
+        for request in waiting:
+            try:
+                asked = wanted(request)
+                await _enter(self._client, asked.cluster, request)
+            except Failed as error:
+                await _decide(self._client, request, "Denied", str(error))
+                self._answers["denied"] += 1
+            else:
+                entered.append((request, asked))
+        if entered:
+            tokens = await self._grants.admit({asked.cluster: asked.user for _, asked in entered})
+            for request, asked in entered:
+                await self._let_in(request, asked.cluster, tokens[asked.cluster])
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def _let_in(self, request: Manifest, cluster: str, token: str) -> None:
+        """Answer a request whose agent the log's servers know."""
+        annotations = {rules.TOKEN_ANNOTATION: token, rules.URL_ANNOTATION: self._grants.url}
+        if self._grants.authority:
+            annotations[rules.AUTHORITY_ANNOTATION] = self._grants.authority
+        await self._client.patch(
+            f"{REQUESTS}/{request['metadata']['name']}", {"metadata": {"annotations": annotations}}
+        )
+        await _decide(self._client, request, "Approved", f"the agent of {cluster} is let in")
+        self._answers["admitted"] += 1
+        complain(f"{cluster}: its agent is let in, asked for by {request['spec'].get('username')}")
+
+    async def _expel_removed(self) -> str:
+        """Shut out agents whose Clusters are gone; the revision up to which was looked."""
+        listed = await self._client.get(CLUSTERS)
+        known = {item["metadata"]["name"] for item in listed.get("items") or ()}
+        registered = {*await self._grants.registered()}
+        gone = sorted(registered - known)
+        if len(gone) > max(1, len(registered) // 2):
+            # A control plane that was restored, or another one, knows few of them.
+            complain(
+                f"{len(gone)} of {len(registered)} clusters are gone at once; `fleetlog nats revoke` shuts them out"
+            )
+            gone = []
+        for cluster in gone:
+            # It may have registered again since.
+            if await self._gone(cluster):
+                await self._grants.expel(cluster)
+                self._answers["expelled"] += 1
+                complain(f"{cluster}: its agent is shut out, the cluster is no member any more")
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def _gone(self, cluster: str) -> bool:
+        try:
+            await self._client.get(f"{CLUSTERS}/{cluster}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return True
+        return False
 
 
-async def answer_all(client: KubeClient, grants: Grants) -> str:
-    """Answer every request that waits; the revision up to which was looked. Raises Failed when servers are away."""
-    listed = await client.get(f"{REQUESTS}?fieldSelector=spec.signerName%3D{rules.AGENT_SIGNER.replace('/', '%2F')}")
-    for request in listed.get("items") or ():
-        decided = (request.get("status") or {}).get("conditions")
-        if decided or rules.TOKEN_ANNOTATION in (request["metadata"].get("annotations") or {}):
-            continue
-        await _answer(client, grants, request)
-    return str(listed["metadata"]["resourceVersion"])
-
-
-async def _answer(client: KubeClient, grants: Grants, request: Manifest) -> None:
-    name = request["metadata"]["name"]
-    try:
-        asked = wanted(request)
-    except Failed as error:
-        await _decide(client, request, "Denied", str(error))
-        return
-    # Nothing is entered that could not be finished.
-    await grants.check()
-    try:
-        await _enter(client, asked.cluster, request)
-    except Failed as error:
-        await _decide(client, request, "Denied", str(error))
-        return
-    token = await grants.admit(asked.cluster, asked.user)
-    annotations = {rules.TOKEN_ANNOTATION: token, rules.URL_ANNOTATION: grants.url}
-    if grants.authority:
-        annotations[rules.AUTHORITY_ANNOTATION] = grants.authority
-    await client.patch(f"{REQUESTS}/{name}", {"metadata": {"annotations": annotations}})
-    await _decide(client, request, "Approved", f"the agent of {asked.cluster} is let in")
-    complain(f"{asked.cluster}: its agent is let in, asked for by {request['spec'].get('username')}")
+def _waits(request: Manifest) -> bool:
+    """Whether a request has no answer yet."""
+    decided = (request.get("status") or {}).get("conditions")
+    return not decided and rules.TOKEN_ANNOTATION not in (request["metadata"].get("annotations") or {})
 
 
 async def _enter(client: KubeClient, cluster: str, request: Manifest) -> None:

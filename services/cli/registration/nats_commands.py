@@ -146,6 +146,11 @@ def sign(
     kubeconfig: Annotated[str, typer.Option("--kubeconfig", help="Kubeconfig of the control plane.")] = "",
     nats: Annotated[str, typer.Option("--nats", help="URLs of the servers; those of `init` if empty.")] = "",
     once: Annotated[bool, typer.Option("--once", help="Answer those that wait now, and end.")] = False,
+    health_port: Annotated[
+        int | None,
+        typer.Option("--health-port", help="Serve health and metrics there, and wait for what is not there yet."),
+    ] = None,
+    health_host: Annotated[str, typer.Option("--health-host", help="Address to serve them at.")] = "127.0.0.1",
     *,
     keys: KeysOptions,
     host: HostOptions,
@@ -154,7 +159,10 @@ def sign(
     from services.cli.members import signing
 
     grants = _host_grants(host, nats) if host.certs else _grants(keys, nats)
-    return signing.sign(control(keys.directory, kubeconfig), grants, once=once)
+    target = control(keys.directory, kubeconfig)
+    if health_port is not None:
+        return signing.serve(target, grants, health_host, health_port)
+    return signing.sign(target, grants, once=once)
 
 
 def _host_grants(host: HostOptions, nats: str) -> HostGrants:

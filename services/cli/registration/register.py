@@ -24,6 +24,7 @@ from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
 from services._kit.kube.client import ApiError, KubeClient
 from services._kit.kube.route import proxy_problem
+from services._rules.constants import AGENT_SIGNER
 from services._rules.identity import bootstrap_tokens as rules
 from services._rules.identity.account_tokens import creds_text
 from services.cli.common.control_plane import kubeconfig_path, read_kubeconfig
@@ -45,6 +46,7 @@ from services.cli.registration.agent_manifests import AgentPlan, agent_objects, 
 _INFO: Final = f"/api/v1/namespaces/{rules.INFO_NAMESPACE}/configmaps/{rules.INFO_NAME}"
 _PAUSE: Final = 1.0
 _TIMEOUT: Final = 10.0
+_TELLS_AFTER: Final = 45.0
 
 
 class _Plane(Struct, frozen=True):
@@ -217,14 +219,15 @@ async def _ask(
             "annotations": {f"{TRAIT_PREFIX}{field}": value for field, value in said.items() if value},
         },
         "spec": {
-            "signerName": rules.AGENT_SIGNER,
+            "signerName": AGENT_SIGNER,
             "usages": ["digital signature", "client auth"],
             "request": base64.b64encode(request_of(seed, name)).decode(),
         },
     }
     asked = await asyncio.to_thread(plane.call, "POST", REQUESTS, options.token, body)
     path = f"{REQUESTS}/{asked['metadata']['name']}"
-    deadline = time.monotonic() + seconds
+    began, told = time.monotonic(), False
+    deadline = began + seconds
     while True:
         live = await asyncio.to_thread(plane.call, "GET", path, options.token)
         for condition in (live.get("status") or {}).get("conditions") or ():
@@ -234,10 +237,17 @@ async def _ask(
         if rules.TOKEN_ANNOTATION in found:
             url, authority = (found.get(each, "") for each in (rules.URL_ANNOTATION, rules.AUTHORITY_ANNOTATION))
             return _LetIn(found[rules.TOKEN_ANNOTATION], url, authority)
+        if not told and time.monotonic() - began > _TELLS_AFTER:
+            # A kubelet needs a minute or two until the log's servers know an agent.
+            told = True
+            complain(
+                f"request {asked['metadata']['name']} has no answer yet; there, `kubectl logs deployment/agent-signer` "
+                "says what it waits for, or nothing answers: run `fleetlog nats sign`"
+            )
         if time.monotonic() + _PAUSE > deadline:
             raise Failed(
-                f"no answer to the request {asked['metadata']['name']}; where the operator's keys are, or the "
-                "installation, run: fleetlog nats sign"
+                f"no answer to the request {asked['metadata']['name']}; does agent-signer run there? Where the "
+                "operator's keys are, or the installation, run: fleetlog nats sign"
             )
         await asyncio.sleep(_PAUSE)
 

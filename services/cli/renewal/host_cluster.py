@@ -19,11 +19,11 @@ ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @asynccontextmanager
-async def opened_host(kubeconfig: str) -> AsyncIterator[KubeClient]:
+async def opened_host(kubeconfig: str, context: str = "") -> AsyncIterator[KubeClient]:
     """A client of a kubeconfig's cluster, or of the one around this pod if empty; raises Failed where there is none."""
     if kubeconfig:
         path = kubeconfig_path(kubeconfig)
-        client = await client_of(path, path, "")
+        client = await client_of(path, path, context)
     else:
         client = await client_of(ACCOUNT, of_pod(os.environ, ACCOUNT), "")
     try:

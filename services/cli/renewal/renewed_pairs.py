@@ -58,6 +58,16 @@ class Certificate:
         """Whether one of the authorities signed it."""
         return self._authority is not None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names and addresses of the server that it is for."""
+        from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName
+
+        with suppress(ExtensionNotFound):
+            found = self._read.extensions.get_extension_for_class(SubjectAlternativeName).value
+            return frozenset(str(one.value) for one in found)
+        return frozenset()
+
     def due(self, now: dt.datetime) -> bool:
         """Whether it is in the last third of its life."""
         return self.ends - now <= (self.ends - self._read.not_valid_before_utc) / 3

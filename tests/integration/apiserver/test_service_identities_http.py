@@ -18,9 +18,11 @@ from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.kubernetes.rbac.role_index import GROUP
 from services._rules.kubernetes.rbac.service_roles import (
     CREDENTIALS,
-    RULES,
+    CREDENTIALS_NAMED,
     SERVICE_GROUP,
     SERVICE_NAMESPACE,
+    SIGNER_OF_AGENTS,
+    USERS,
     user_of,
 )
 from services.apiserver.core.request_context import Identity
@@ -53,7 +55,7 @@ REFUSED: list[tuple[str, str, set[str]]] = [
     ("POST", f"{POLICIES}/clusteroverridepolicies", set()),
     ("DELETE", f"{POLICIES}/clusterpropagationpolicies/x", set()),
     ("PATCH", f"{POLICIES}/namespaces/default/overridepolicies/x", {"detector"}),
-    ("POST", CLUSTERS, set()),
+    ("POST", CLUSTERS, {SIGNER_OF_AGENTS}),
     ("DELETE", f"{CLUSTERS}/x", set()),
     ("GET", f"{CLUSTERS}/x/proxy", READS_ALL),
     ("POST", f"{CLUSTERS}/x/proxy", set()),
@@ -65,12 +67,16 @@ REFUSED: list[tuple[str, str, set[str]]] = [
     ("POST", "/apis/apps/v1/namespaces/default/deployments", set()),
     ("DELETE", "/apis/apps/v1/namespaces/default/deployments/x", set()),
     ("POST", f"{RBAC}/clusterroles", set()),
+    ("POST", f"{RBAC}/namespaces/default/roles", set()),
+    ("POST", f"{RBAC}/namespaces/default/rolebindings", {"cluster_monitor"}),
+    ("DELETE", f"{RBAC}/namespaces/default/rolebindings/x", set()),
+    ("DELETE", f"{RBAC}/namespaces/default/rolebindings/{CREDENTIALS_NAMED}", {"cluster_monitor"}),
     ("POST", f"{RBAC}/clusterrolebindings", set()),
     ("PUT", f"{RBAC}/clusterroles/cluster-admin", set()),
     ("DELETE", f"{RBAC}/clusterrolebindings/cluster-admin", set()),
     ("PATCH", f"{RBAC}/clusterroles/cluster-admin", {"detector"}),
     ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", set()),
-    ("PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/x/approval", set()),
+    ("PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/x/approval", {SIGNER_OF_AGENTS}),
     ("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", set()),
     ("POST", "/apis/apiregistration.k8s.io/v1/apiservices", set()),
     ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", set()),
@@ -83,7 +89,7 @@ REFUSED: list[tuple[str, str, set[str]]] = [
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     """One that holds the roles of services and those of every server; the tokens are the names of services."""
-    tokens = {service: Identity(user_of(service), "", (SERVICE_GROUP,)) for service in RULES}
+    tokens = {service: Identity(user_of(service), "", (SERVICE_GROUP,)) for service in USERS}
     tokens["admin"] = Identity("admin", "", ("system:masters",))
     settings = Settings(
         data_dir=tmp_path / "data",
@@ -103,7 +109,7 @@ async def test_services_are_refused_what_they_have_no_business_with(server: ApiS
     wrong = []
     async with aiohttp.ClientSession() as session:
         client = Client(server, session)
-        for service in RULES:
+        for service in USERS:
             bearer = {"Authorization": f"Bearer {service}"}
             for method, path, permitted in REFUSED:
                 # Nothing is changed by those that are allowed.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from services._kit.base.private_files import private_text
 from services._kit.kube.client import KubeClient
 from services._kit.log.connection import Connection
 from services._rules.kubernetes.rbac.user_names import MASTERS
@@ -153,19 +154,22 @@ async def test_an_agent_is_in_once_every_server_has_its_account(tmp_path: Path, 
             grants = ground.grants()
             await grants.check()
             assert "BEGIN CERTIFICATE" in grants.authority
-            admitting = asyncio.create_task(grants.admit("m3", public_key(seed)))
+            admitting = asyncio.create_task(grants.admit({"m3": public_key(seed)}))
             await ground.early.wait()
             assert not admitting.done()
             ground.late.set()
-            assert await admitting == ""
+            assert await admitting == {"m3": ""}
             assert [await ground.heard(one, seed) for one in servers] == [True, True]
             # The seed is nowhere, and another key of the same cluster takes the place of this one.
             assert seed not in "".join(path.read_text() for path in ground.deploy.rglob("*") if path.is_file())
             second = new_seed("user")
-            await grants.admit("m3", public_key(second))
+            await grants.admit({"m3": public_key(second), "m4": public_key(new_seed("user"))})
             assert [await ground.heard(one, second) for one in servers] == [True, True]
             assert not await ground.heard(servers[1], seed)
+            # A key that the directory has would come back from it.
+            private_text(ground.deploy / "agents/m3/nkey.pub", public_key(second))
             await revoke(grants, "m3")
+            assert not certificate_files.has_agent(ground.deploy, "m3")
             assert [await ground.heard(one, second) for one in servers] == [False, False]
             with pytest.raises(Failed, match="no agent of 'm3'"):
                 await revoke(grants, "m3")
@@ -183,6 +187,6 @@ async def test_a_server_that_does_not_answer_is_waited_for(
         mounted = asyncio.create_task(ground.mount(client))
         try:
             with pytest.raises(Failed, match="2 of 3 servers answer"):
-                await ground.grants().admit("m3", public_key(new_seed("user")))
+                await ground.grants().admit({"m3": public_key(new_seed("user"))})
         finally:
             mounted.cancel()

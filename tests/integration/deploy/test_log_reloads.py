@@ -27,6 +27,7 @@ from services._kit.log.connection import Connection
 from services._rules.identity.accounts import HUB_USER
 from services.apiserver.auth.certificate_authority import Authority
 from services.cli.installation import certificate_files
+from services.cli.members.reached_addresses import ReachedAddresses
 from tests.natsserver import find_binary, wait_until_listening
 from tests.support.ending import ends_with_us
 from tests.support.mounted_files import Mounted
@@ -218,7 +219,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
 
 
 async def test_an_agent_that_was_added_comes_through(pod: Pod) -> None:
-    certificate_files.write(pod.files, "", ["m9"], ())
+    certificate_files.write(pod.files, ReachedAddresses(), ["m9"], ())
     seed = Settings(nats_nkey_file=str(pod.files / "agents/m9/nkey.seed"))
     agent = credentials(seed)
     assert not await pod.admits(agent)
@@ -239,7 +240,7 @@ async def test_an_agent_that_was_added_comes_through(pod: Pod) -> None:
 
 async def test_a_replaced_password_counts_and_the_former_does_not(pod: Pod) -> None:
     before = pod.service("scheduler")
-    certificate_files.write(pod.files, "", (), (), ["scheduler"])
+    certificate_files.write(pod.files, ReachedAddresses(), (), (), ["scheduler"])
     assert await pod.admits(before)
     assert not await pod.admits(pod.service("scheduler"))
     pod.config.write({"accounts.conf": pod.accounts()})
@@ -262,7 +263,7 @@ async def test_a_service_stays_when_its_password_is_replaced(pod: Pod, order: st
         f"tls://127.0.0.1:{pod.port}", on_error=lambda error: problems.append(str(error)), **access_options(settings)
     )
     try:
-        certificate_files.write(pod.files, "", (), (), ["scheduler"])
+        certificate_files.write(pod.files, ReachedAddresses(), (), (), ["scheduler"])
         steps = [
             lambda: own.write({"password": pod.service("scheduler")["password"].encode()}),
             lambda: pod.config.write({"accounts.conf": pod.accounts()}),
@@ -336,7 +337,7 @@ async def test_what_changed_while_nobody_looked_is_read(pod: Pod) -> None:
     assert pod.reloader is not None
     pod.reloader.terminate()
     assert pod.reloader.wait(60) == 0
-    certificate_files.write(pod.files, "", (), (), ["scheduler"])
+    certificate_files.write(pod.files, ReachedAddresses(), (), (), ["scheduler"])
     pod.config.write({"accounts.conf": pod.accounts()})
     pod.start_reloader()
     await eventually(pod.read, "the new accounts are read")
@@ -345,7 +346,7 @@ async def test_what_changed_while_nobody_looked_is_read(pod: Pod) -> None:
 
 async def test_a_server_that_starts_later_is_waited_for(pod: Pod) -> None:
     pod.kill_server()
-    certificate_files.write(pod.files, "", (), (), ["scheduler"])
+    certificate_files.write(pod.files, ReachedAddresses(), (), (), ["scheduler"])
     pod.config.write({"accounts.conf": pod.accounts()})
     await pod.looked()
     pod.config.age(HOUR)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from services._kit.kube.client import KubeClient
+from services._rules.identity.accounts import AgentIdentity
 from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.server import ApiServer
 from services.apiserver.settings import Settings
 from services.apiserver.store.memory_store import MemoryStore
 from services.cli.installation.certificate_files import NAMESPACE, make
+from services.cli.nats.nkeys import new_seed, public_key
+from services.cli.renewal.log_secrets import Accounts, change_agents, read_accounts
 from tests.support.commands import run_command
 
 PLACE = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -74,6 +78,34 @@ async def test_an_agent_comes_and_goes_in_files_and_secret(cluster: Cluster) -> 
     found = await cluster.data(ACCOUNTS)
     assert found == {"accounts.conf": cluster.file("nats/accounts.conf"), "mine": "kept"}
     assert "AGENT-member3" not in found["accounts.conf"]
+
+
+async def test_agents_that_the_secret_let_in_stay(cluster: Cluster) -> None:
+    assert (await cluster.certs("--agent", "member3")).returncode == 0
+    key = public_key(new_seed("user"))
+
+    def let_in(name: str) -> Callable[[Accounts], Accounts]:
+        def changed(accounts: Accounts) -> Accounts:
+            others = tuple(agent for agent in accounts.agents if agent.cluster != name)
+            agents = (*others, AgentIdentity(name, key))
+            return replace(accounts, agents=agents, registered=accounts.registered | {name})
+
+        return changed
+
+    await change_agents(cluster.client, NAMESPACE, let_in("member4"))
+    assert (await cluster.certs("--agent", "member5")).returncode == 0
+    found = await read_accounts(cluster.client, NAMESPACE)
+    assert found is not None
+    assert (len(found.agents), found.key_of("member4"), found.registered) == (3, key, {"member4"})
+    assert (await cluster.data(ACCOUNTS))["accounts.conf"] == cluster.file("nats/accounts.conf")
+    # One that has registered again has another key than the directory knows.
+    await change_agents(cluster.client, NAMESPACE, let_in("member5"))
+    refused = await cluster.certs("--agent", "member6")
+    assert (refused.returncode, "--drop-agent member5 takes it both" in refused.stderr) == (1, True)
+    assert (await cluster.certs("--drop-agent", "member5", "--drop-agent", "member4")).returncode == 0
+    left = await read_accounts(cluster.client, NAMESPACE)
+    assert left is not None
+    assert [agent.cluster for agent in left.agents] == ["member3"]
 
 
 async def test_new_passwords_reach_servers_and_who_has_them(cluster: Cluster) -> None:

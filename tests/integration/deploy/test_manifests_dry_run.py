@@ -46,7 +46,7 @@ async def _kubectl(kubeconfig: Path, *arguments: str) -> tuple[int, str]:
     return process.returncode or 0, out.decode() + err.decode()
 
 
-@pytest.mark.parametrize("directory", ["base", "overlays/stock", "control-plane"])
+@pytest.mark.parametrize("directory", ["base", "overlays/stock", "overlays/node-ports", "control-plane"])
 async def test_an_api_server_accepts_what_is_rendered(kubeconfig: Path, directory: str) -> None:
     code, rendered = await _kubectl(kubeconfig, "kustomize", str(K8S / directory))
     assert code == 0, rendered

@@ -27,9 +27,10 @@ from services.cli.hosting.init_options import (
     PartReplicas,
     Place,
 )
-from services.cli.hosting.installing import bootstrap_objects, node_addresses
+from services.cli.hosting.installing import node_addresses
 from services.cli.hosting.rolling_out import all_ready, missing, reasons_of
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
+from services.cli.members.registration_objects import bootstrap_objects
 
 
 def wanted(**given: Any) -> Wanted:
@@ -57,6 +58,18 @@ def test_every_object_is_labelled_and_in_the_namespace() -> None:
     assert all(BOOTSTRAPPING in item["metadata"]["labels"] for item in objects)
     assert "fleetlog-system" not in str(objects)
     assert "tls://nats-2.nats.fleet.svc:4222" in str(objects)
+
+
+def test_agents_of_members_reach_the_log_by_a_port_of_the_nodes() -> None:
+    plan = wanted(place=Place(log_port=30123), part_replicas=PartReplicas(controller_manager=3))
+    found = {(item["kind"], item["metadata"]["name"]): item["spec"] for item in host_objects(plan) if "spec" in item}
+    assert found["Service", "log"]["ports"][0]["nodePort"] == 30123
+    assert found["Service", "log"]["type"] == "NodePort"
+    assert {"ports": [{"protocol": "TCP", "port": 4222}]} in found["NetworkPolicy", "nats"]["ingress"]
+    # Each request is answered once.
+    assert workload(plan, "agent-signer")["replicas"] == 1
+    with pytest.raises(Failed, match="--log-port 32443: use another one than --port"):
+        wanted(place=Place(log_port=32443))
 
 
 def test_flags_reach_the_parts_they_are_named_for() -> None:

@@ -104,6 +104,8 @@ def test_charts_are_as_helm_wants_them(chart: str) -> None:
         ("fleetlog", {"image": {"digest": "latest"}}, "digest"),
         ("fleetlog", {"controlPlane": {"kind": "own"}}, "kind"),
         ("fleetlog", {"log": {"from": ["everywhere"]}}, "from"),
+        ("fleetlog", {"log": {"url": "log.example"}}, "url"),
+        ("fleetlog", {"workloads": {"agent-signer": {"replicas": 2}}}, "replicas"),
         ("fleetlog", {"certificates": {"certManager": {"enabled": True}}}, "issuer"),
         ("fleetlog", {"certificates": {"renewal": {"schedule": "daily"}}}, "schedule"),
         ("fleetlog", {"env": {"FLEETLOG_FEATURE_GATE": "Failover=true"}}, "FLEETLOG_FEATURE_GATE"),
@@ -148,11 +150,16 @@ EVERYTHING: Manifest = {
         "kube-apiserver": {
             "replicas": 3,
             "extraArgs": ["--event-ttl=2h", "--v=2"],
-            "service": {"type": "NodePort"},
+            "service": {"type": "NodePort", "nodePort": 32443},
             "image": {"tag": "v1.32.0"},
         },
     },
-    "log": {"maxFileStore": "90GB", "from": ["192.0.2.0/24"]},
+    "log": {
+        "maxFileStore": "90GB",
+        "from": ["192.0.2.0/24"],
+        "url": "tls://log.example:32422",
+        "service": {"type": "NodePort", "nodePort": 32422, "annotations": {"lb": "none"}},
+    },
     "controlPlane": {"cidrs": ["198.51.100.7/32"], "ports": [7443]},
     "networkPolicies": {
         "members": {"cidrs": ["10.0.0.0/8", "fd00::/8"]},
@@ -283,6 +290,21 @@ EFFECTS: dict[str, tuple[Callable[[Objects], object], object]] = {
         MANAGED,
     ),
     "ways of the renewal": (lambda o: _egress(o, "certificate-renewal")[1:], [RENEWAL_API, EXTRA]),
+    "account of the signer": (lambda o: o["RoleBinding", "agent-signer"]["subjects"][0]["namespace"], "elsewhere"),
+    "where agents reach the log": (
+        lambda o: [each for each in container(o, "agent-signer")["env"] if each["name"] == "LOG_URL"],
+        [{"name": "LOG_URL", "value": "tls://log.example:32422"}],
+    ),
+    "door of the log": (
+        lambda o: [o["Service", "log"]["spec"]["type"], o["Service", "log"]["spec"]["ports"][0]["nodePort"]],
+        ["NodePort", 32422],
+    ),
+    "port of the control plane": (lambda o: o["Service", "kube-apiserver"]["spec"]["ports"][0]["nodePort"], 32443),
+    "ways of the signer": (lambda o: _egress(o, "agent-signer")[-3:], [RENEWAL_API, CONTROL, EXTRA]),
+    "name of the log in its certificate": (
+        lambda o: "log.example" in o["Certificate", "fleetlog-nats-tls"]["spec"]["dnsNames"],
+        True,
+    ),
     "store": (lambda o: "max_file_store: 90GB\n" in o["ConfigMap", "nats"]["data"]["nats.conf"], True),
     "addresses of the log": (
         lambda o: "nats-0.nats.elsewhere.svc:6222" in o["ConfigMap", "nats"]["data"]["nats.conf"],
@@ -352,6 +374,14 @@ def test_each_service_gets_the_settings_that_it_knows() -> None:
     objects = rendered({"env": given})
     got = {name: given.keys() & environment(objects, name).keys() for name in ("failover", "webhook", "janitor")}
     assert got == {"failover": given.keys(), "webhook": given.keys(), "janitor": {"HTTPS_PROXY"}}
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "[fd00::7]"])
+def test_an_address_of_the_log_is_in_its_certificate(address: str) -> None:
+    manager = {"certManager": {"enabled": True, "issuerRef": {"name": "ours"}}}
+    found = rendered({"certificates": manager, "log": {"url": f"tls://{address}:4222"}})
+    spec = found["Certificate", "fleetlog-nats-tls"]["spec"]
+    assert spec["ipAddresses"] == ["127.0.0.1", address.strip("[]")]
 
 
 def test_renewal_is_turned_off_as_a_whole() -> None:

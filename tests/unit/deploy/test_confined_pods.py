@@ -20,7 +20,7 @@ from tests.support.pod_security import violations
 ROOT = Path(__file__).parents[3]
 Manifest = dict[str, Any]
 AGENT = AgentPlan(cluster="m3", namespace="fleet", url="tls://nats:4222", identity="SEED", signed=True)
-OVERLAYS = ("k8s/base", "k8s/overlays/stock")
+OVERLAYS = ("k8s/base", "k8s/overlays/stock", "k8s/overlays/node-ports")
 
 
 def kustomized(directory: str) -> list[Manifest]:
@@ -48,11 +48,13 @@ def test_every_pod_keeps_to_the_restricted_standard(rendered: dict[str, list[Man
 
 
 def test_every_pod_is_closed_off_from_its_surroundings(rendered: dict[str, list[Manifest]]) -> None:
-    for place, objects in rendered.items():
+    # They use the API of the cluster that they run in.
+    with_token = ("karmada-agent", "agent-signer")
+    for objects in rendered.values():
         for each in workloads(objects):
             pod = each["spec"]["template"]["spec"]
             assert pod["enableServiceLinks"] is False
-            assert pod["automountServiceAccountToken"] is (place == "agent")
+            assert pod["automountServiceAccountToken"] is (each["metadata"]["name"] in with_token)
             assert {one["topologyKey"] for one in pod["topologySpreadConstraints"]} >= {"topology.kubernetes.io/zone"}
             for container in pod["containers"]:
                 assert container["securityContext"]["readOnlyRootFilesystem"] is True
@@ -83,6 +85,30 @@ def test_the_job_that_renews_is_confined_and_may_little(rendered: dict[str, list
         assert policy["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
         assert "ingress" not in policy
         assert {port["port"] for one in policy["egress"] for port in one["ports"]} == {53, 443, 6443}
+
+
+def test_what_signs_for_agents_may_little(rendered: dict[str, list[Manifest]]) -> None:
+    for place in (*OVERLAYS, "init"):
+        found = {each["kind"]: each for each in rendered[place] if each["metadata"]["name"] == "agent-signer"}
+        rules = [(one["resources"], one["resourceNames"], one["verbs"]) for one in found["Role"]["rules"]]
+        assert rules == [
+            (["secrets"], ["fleetlog-nats-accounts"], ["get", "patch"]),
+            (["statefulsets"], ["nats"], ["get"]),
+        ]
+        assert [subject["name"] for subject in found["RoleBinding"]["subjects"]] == ["agent-signer"]
+        assert found["Deployment"]["spec"]["replicas"] == 1
+        others = [
+            each["metadata"]["name"]
+            for each in workloads(rendered[place])
+            if "'fleetlog-control-agent-signer'" in str(each) or "'fleetlog-log-agent-signer'" in str(each)
+        ]
+        assert others == ["agent-signer"]
+        # Agents of other clusters come in by the port of the nodes, where it is opened.
+        opened = place == "k8s/overlays/node-ports"
+        named = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in rendered[place] if "spec" in each}
+        assert named["Service", "log"].get("type") == ("NodePort" if opened else None)
+        ports = {"ports": [{"protocol": "TCP", "port": 4222}]}
+        assert (ports in named["NetworkPolicy", "nats"]["ingress"]) is opened
 
 
 def test_no_other_pod_of_ours_has_a_token_or_the_authority(rendered: dict[str, list[Manifest]]) -> None:
@@ -117,7 +143,7 @@ def test_a_budget_lets_one_instance_go_however_many_there_are(rendered: dict[str
 def test_listeners_leave_their_service_before_they_stop(rendered: dict[str, list[Manifest]]) -> None:
     pods = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in workloads(rendered[OVERLAYS[1]])}
     for each in rendered[OVERLAYS[1]]:
-        if each["kind"] != "Service" or each["metadata"]["name"] in ("etcd", "nats"):
+        if each["kind"] != "Service" or each["metadata"]["name"] in ("etcd", "nats", "log"):
             continue
         pod = pods[each["metadata"]["name"]]
         (container,) = pod["containers"]

@@ -10,6 +10,7 @@ from services._rules.identity.accounts import (
     AgentIdentity,
     Passwords,
     accounts_config,
+    accounts_in,
     agent_account,
     agent_consumer,
     agent_exports,
@@ -60,3 +61,14 @@ def test_a_password_cannot_leave_its_quotes() -> None:
     assert 'password: "a\\" } } accounts {"' in text
     with pytest.raises(ValueError, match="control characters"):
         accounts_config(Passwords(hub="a\nb"), [])
+
+
+@pytest.mark.parametrize("observed", ["", 'wa"t\\ch'])
+def test_what_was_written_is_read_again(observed: str) -> None:
+    services = {"scheduler": 'p"1\\ {user: x', "detector": "p2"}
+    passwords = Passwords(hub="pläin", services=services, observer=observed, system="s")
+    agents = [AgentIdentity("a.b", KEY), AgentIdentity("m2", KEY[:-1] + "B")]
+    assert accounts_in(accounts_config(passwords, agents)) == (passwords, agents)
+    assert accounts_in(accounts_config(Passwords(hub="x"), [])) == (Passwords(hub="x"), [])
+    with pytest.raises(ValueError, match="no user hub"):
+        accounts_in('accounts { A { users: [{user: b, password: "c"}] } }')

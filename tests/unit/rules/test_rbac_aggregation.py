@@ -9,9 +9,16 @@ import pytest
 from schemas.manifest import Manifest
 from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.kubernetes.rbac.aggregation import aggregated_rules
+from services._rules.kubernetes.rbac.credential_bindings import bindings_of
 from services._rules.kubernetes.rbac.policy_rules import Access
 from services._rules.kubernetes.rbac.role_index import GROUP, Place, RoleIndex
-from services._rules.kubernetes.rbac.service_roles import RULES, SERVICE_GROUP, service_objects, user_of
+from services._rules.kubernetes.rbac.service_roles import (
+    RULES,
+    SERVICE_GROUP,
+    credential_objects,
+    service_objects,
+    user_of,
+)
 from services.apiserver.auth.rbac.default_roles import AUTO_UPDATE, default_objects
 from services.apiserver.auth.rbac.reconciliation import reconciled
 from services.apiserver.core.request_context import Identity
@@ -69,12 +76,12 @@ def test_a_start_adds_what_is_missing_and_keeps_the_rest() -> None:
     assert reconciled(stored, wanted, exact=True) is None
 
 
-def indexed(*credentials: str) -> RoleIndex:
+def indexed(*more: Manifest) -> RoleIndex:
     index = RoleIndex()
     for place, manifest in default_objects():
         index.take(place, manifest)
-    _, *ours = service_objects(credentials)
-    for manifest in ours:
+    _, *ours = service_objects()
+    for manifest in (*ours, *more):
         metadata = manifest["metadata"]
         index.take(Place(manifest["kind"], metadata.get("namespace", ""), metadata["name"]), manifest)
     return index
@@ -104,4 +111,9 @@ def test_credentials_elsewhere_are_read_as_well() -> None:
     who = Identity(user_of("executor"), "", (SERVICE_GROUP,))
     access = Access("get", resource="secrets", namespace="elsewhere", name="m")
     assert not indexed().decide(who, access).allowed
-    assert indexed("elsewhere").decide(who, access).allowed
+    assert indexed(*bindings_of("elsewhere")).decide(who, access).allowed
+    assert indexed(*credential_objects("elsewhere")).decide(who, access).allowed
+    gateway = indexed(*bindings_of("elsewhere"))
+    for verb in ("get", "list"):
+        access = Access(verb, resource="secrets", namespace="elsewhere", name="m" if verb == "get" else "")
+        assert gateway.decide(Identity(user_of("gateway")), access).allowed is (verb == "get")

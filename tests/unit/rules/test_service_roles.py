@@ -15,9 +15,9 @@ from services._rules.kubernetes.rbac.policy_rules import PolicyRule, rules_in
 from services._rules.kubernetes.rbac.role_index import Place, RoleIndex
 from services._rules.kubernetes.rbac.service_roles import (
     ACCOUNTS_GROUP,
-    RULES,
     SERVICE_GROUP,
     SERVICE_NAMESPACE,
+    USERS,
     service_objects,
     user_of,
 )
@@ -36,16 +36,16 @@ def grants(rules: list[Manifest]) -> Iterator[tuple[int, PolicyRule]]:
             yield position, PolicyRule((verb,), urls=(url,))
 
 
-@pytest.mark.parametrize("service", RULES)
+@pytest.mark.parametrize("service", USERS)
 def test_no_rule_grants_what_another_does(service: str) -> None:
-    rules = list(RULES[service])
+    rules = list(USERS[service])
     others = [rules_in({"rules": [rule]})[0] for rule in rules]
     for position, grant in grants(rules):
         covering = [str(rule) for at, rule in enumerate(others) if at != position and rule.covers(grant)]
         assert not covering, f"{grant} is in {covering} as well"
 
 
-@pytest.mark.parametrize("service", RULES)
+@pytest.mark.parametrize("service", USERS)
 def test_an_account_holds_what_the_user_holds(service: str) -> None:
     index = RoleIndex()
     for manifest in (*service_objects(), *account_objects()):
@@ -63,7 +63,7 @@ def test_an_account_holds_what_the_user_holds(service: str) -> None:
 def test_each_right_is_used_by_a_walk_or_has_a_reason() -> None:
     walked = set(grants_of(STARTED)).union(*map(grants_of, WALKED.values()))
     unwalked = set().union(*map(grants_of, UNWALKED.values()))
-    assert walked | unwalked == {grant for service in RULES for grant in granted(service)}
+    assert walked | unwalked == {grant for service in USERS for grant in granted(service)}
     assert not walked & unwalked
 
 

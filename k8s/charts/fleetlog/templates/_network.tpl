@@ -29,7 +29,8 @@
 {{- $egress = append $egress (dict "to" (include "fleetlog.blocks" $cidrs | fromJsonArray)) -}}
 {{- if ne $name "kube-apiserver" -}}{{- $egress = append $egress $control -}}{{- end -}}
 {{- else if and (not $rule.to) (has 443 $ports) (ne $name "certificate-renewal") -}}
-{{- $egress = append $egress $control -}}
+{{- if eq $name "agent-signer" -}}{{- /* It needs the API server of this cluster as well. */ -}}{{- $egress = append $egress $rule -}}{{- end -}}
+{{- if not (has $control $egress) -}}{{- $egress = append $egress $control -}}{{- end -}}
 {{- else -}}
 {{- $egress = append $egress $rule -}}
 {{- end -}}

@@ -28,15 +28,12 @@
 {{- /* What renews certificates: its schedule, and not those that cert-manager makes. */ -}}
 {{- define "fleetlog.renewal" -}}
 {{- $object := .object -}}
-{{- $namespace := .namespace -}}
 {{- $managed := list -}}
 {{- if .values.certificates.certManager.enabled -}}
 {{- $managed = list "fleetlog-nats-tls" "fleetlog-gateway" "fleetlog-search" "fleetlog-webhook" -}}
 {{- end -}}
 {{- $kept := list -}}
-{{- if eq $object.kind "RoleBinding" -}}
-{{- range $object.subjects -}}{{- $_ := set . "namespace" $namespace -}}{{- end -}}
-{{- else if eq $object.kind "Role" -}}
+{{- if eq $object.kind "Role" -}}
 {{- $rule := index $object.rules 0 -}}
 {{- range $rule.resourceNames -}}{{- if not (has . $managed) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
 {{- $_ := set $rule "resourceNames" $kept -}}

@@ -6,12 +6,18 @@ Members are another matter: what joining makes there has every right, because wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._rules.constants import LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
+from services._rules.constants import AGENT_SIGNER, LABEL_TRUE, NAMESPACE_CLUSTER, SYSTEM_LABEL
 from services._rules.kubernetes.rbac.role_index import GROUP
+
+CREDENTIALS_WATCHED: Final = "fleetlog:members-credentials"
+"""The ClusterRole of those that follow the Secrets of a namespace; bound in namespaces that Clusters name."""
+CREDENTIALS_NAMED: Final = "fleetlog:members-credentials:named"
+"""The same for those that ask for a Secret by its name."""
+_BOUND: Final = (CREDENTIALS_NAMED, CREDENTIALS_WATCHED)
 
 SERVICE_GROUP: Final = "fleetlog"
 """The group of all services' users; no role is bound to it."""
@@ -63,6 +69,11 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
         _rule("remedy.karmada.io", "remedies", *_FOLLOW),
         # The uid of kube-system is the identity of the control plane.
         _rule("", "namespaces", "list", "create", "delete"),
+        # Where Clusters name Secrets in other namespaces than the usual, the services are bound to read there: by
+        # bindings of these names to these roles, and to no others.
+        _rule(GROUP, "rolebindings", "list", "create"),
+        {**_rule(GROUP, "rolebindings", "delete", "patch"), "resourceNames": list(_BOUND)},
+        {**_rule(GROUP, "clusterroles", "bind"), "resourceNames": list(_BOUND)},
         _EVENTS,
     ),
     # Every kind can be a template: it is read, claimed by labels and annotations, and given its status.
@@ -102,8 +113,11 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
     ),
     "search": (
         _rule("search.karmada.io", "resourceregistries", *_FOLLOW),
+        # Which say what members forbid.
+        _rule("search.karmada.io", "resourceregistries/status", "patch"),
         # How members are reached in the name of callers.
         _rule("cluster.karmada.io", "clusters", "get", "list"),
+        _EVENTS,
     ),
     "status_aggregator": (
         _rule("*", "*", "get", "list"),
@@ -123,8 +137,19 @@ RULES: Final[Mapping[str, Sequence[Manifest]]] = {
 }
 """Rules by service, for all that talk to the control plane; beside them some read the members' credentials."""
 
-CLUSTERS: Final = ("cluster.karmada.io", "clusters")
-"""Group and plural of the objects that say where the members' credentials are."""
+SIGNER_OF_AGENTS: Final = "agent_signer"
+"""Who lets agents in that register. It is no service of the log: it writes which accounts the log's servers have."""
+USERS: Final[Mapping[str, Sequence[Manifest]]] = {
+    **RULES,
+    SIGNER_OF_AGENTS: (
+        _rule("certificates.k8s.io", "certificatesigningrequests", *_READ, "patch"),
+        _rule("certificates.k8s.io", "certificatesigningrequests/approval", "update"),
+        {**_rule("certificates.k8s.io", "signers", "approve"), "resourceNames": [AGENT_SIGNER]},
+        _rule("cluster.karmada.io", "clusters", *_READ, "create"),
+    ),
+}
+"""Rules of all users of an installation: the services, and who lets agents in."""
+
 CREDENTIALS: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("autoscaler", "cluster_monitor", "estimator", "executor", "search"), _READ),
     # Asks for two by their names when a caller asks for a member.
@@ -136,6 +161,12 @@ CREDENTIALS: Final[Mapping[str, Sequence[str]]] = {
 def user_of(service: str) -> str:
     """The name of a service's user in the control plane."""
     return f"fleetlog:{service}"
+
+
+def account_of(service: str) -> Manifest:
+    """The ServiceAccount that a service may be, as a subject of bindings."""
+    # Kubernetes takes no underscores in names.
+    return {"kind": "ServiceAccount", "name": service.replace("_", "-"), "namespace": SERVICE_NAMESPACE}
 
 
 _EDITED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -170,18 +201,17 @@ def tenant_roles() -> Iterator[Manifest]:
         }
 
 
-def service_objects(credentials: Iterable[str] = ()) -> Iterator[Manifest]:
-    """Roles and bindings of all services, and before them the namespace of the members' credentials.
-
-    `credentials` are other namespaces that hold such credentials as well.
-    """
+def service_objects() -> Iterator[Manifest]:
+    """Roles and bindings of all services, and before them the namespace of the members' credentials."""
     labels = {SYSTEM_LABEL: LABEL_TRUE}
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_CLUSTER, "labels": labels}}
-    for service, rules in RULES.items():
+    for user, rules in USERS.items():
         if rules:
-            yield from _granted("ClusterRole", service, list(rules))
-    for namespace in sorted({NAMESPACE_CLUSTER, *credentials}):
-        yield from credential_objects(namespace)
+            yield from _granted("ClusterRole", user, list(rules))
+    yield from credential_objects(NAMESPACE_CLUSTER)
+    for name, verbs in ((CREDENTIALS_WATCHED, _READ), (CREDENTIALS_NAMED, ("get",))):
+        rules = [_rule("", "secrets", *verbs)]
+        yield {"kind": "ClusterRole", "apiVersion": f"{GROUP}/v1", "metadata": {"name": name}, "rules": rules}
     yield from tenant_roles()
 
 
