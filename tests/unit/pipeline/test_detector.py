@@ -98,7 +98,7 @@ def test_template_fact_has_the_generation_after_the_claim() -> None:
 
 
 def test_scaling_changes_template_and_binding() -> None:
-    """given a scaled template, when recording it, then it says that its request follows: no copy is made before."""
+    """given a scaled template, when recording it, then it says that its request follows."""
     detector = settled(policy())
     assert scaled(detector, 5, 3)
     verdict = detector.decides()

@@ -127,7 +127,7 @@ def test_propagated_quota_of_the_name_goes_first() -> None:
 
 
 def test_greater_requests_wait_for_their_admission() -> None:
-    """given requests that were not read or not admitted, when rendering, then copies stay; withdrawals are not held back."""
+    """given requests not read or not admitted, when rendering, then copies stay; withdrawals are not held back."""
     placed = replace(placement(m1=1, m2=1), requests={"cpu": "1"})
     plain = replace(asked("nginx", 2), workload=True)
     renderer = RendererHarness(cluster("m1"), cluster("m2"), template(), plain, placed)
