@@ -9,9 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from nats.aio.msg import Msg
 
 from services._kit.base.log_errors import Ambiguous
+from services._kit.log import jetstream
 from services._kit.log.connection import Connection
+from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.stream_port import NewMessage
 from tests.natsserver import Server
 from tests.support.waiting import PATIENCE, eventually
 
@@ -60,6 +64,26 @@ async def test_a_server_that_reads_nothing_is_left(nats_server: Server, monkeypa
             assert await connection.flushed(30)
         finally:
             await connection.close()
+
+
+async def test_what_several_servers_do_not_answer_is_soon_asked_for(
+    nats_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """given a server that left with a message it took, when several keep the stream, then it counts as lost soon."""
+    monkeypatch.setattr(jetstream, "HANDOVER", 0.1)
+    connection = await Connection.open(nats_server.url)
+    try:
+        await connection.subscribe("took.it", swallow)
+        log = JetStreamLog(connection, "FACTS")
+        log.replicated = True
+        with pytest.raises(Ambiguous, match=r"within 0\.1 s"):
+            await log.append([NewMessage("took.it", b"{}")])
+    finally:
+        await connection.close()
+
+
+async def swallow(_: Msg) -> None:
+    return
 
 
 async def test_a_client_leaves_a_server_that_is_silent_about_tls() -> None:

@@ -48,6 +48,8 @@ from services._kit.log.jetstream_api import (
 from services._kit.log.pump import JetStreamPump
 from services._kit.log.stream_port import APART, Appended, Fence, LogIdentity, Message, NewMessage, Pump
 
+HANDOVER = 2.0
+"""Seconds until an answer of several servers counts as lost: another one has led long before, unless all elect anew."""
 IDENTITY_KEY = "fleetlog-id"
 MULTI = 500
 NEVER = str(2**62)
@@ -120,7 +122,7 @@ class JetStreamLog:
         after the first such refusal they are sent one after the other.
         """
         if fence is None:
-            return await publish_batch(self.connection, self._name, messages, None, self.timeout)
+            return await publish_batch(self.connection, self._name, messages, None, self._patience)
         if self._in_turn is None:
             return await self._append_fenced(messages, fence)
         async with self._in_turn:
@@ -128,7 +130,7 @@ class JetStreamLog:
 
     async def _append_fenced(self, messages: Sequence[NewMessage], fence: Fence) -> Appended:
         try:
-            return await publish_batch(self.connection, self._name, messages, fence, self.timeout)
+            return await publish_batch(self.connection, self._name, messages, fence, self._patience)
         except ConflictError as error:
             raise await self._judged(error, messages, fence) from None
 
@@ -156,6 +158,11 @@ class JetStreamLog:
         return Unavailable(f"another batch is being stored: {error.description}")
 
     @property
+    def _patience(self) -> float:
+        """Seconds until what was sent is asked for; a server that leaves leaves unanswered what it took last."""
+        return min(self.timeout, HANDOVER) if self.replicated else self.timeout
+
+    @property
     def apart(self) -> int:
         """Up to how many messages cost less one by one than as a batch; 0: none."""
         # Every message among several servers waits for their agreement, and expects the same fence as the one before.
@@ -165,7 +172,7 @@ class JetStreamLog:
         self, messages: Sequence[NewMessage], fence: Fence | None = None
     ) -> list[Appended | LogError]:
         """Store every message on its own; see `Log.append_each`."""
-        results = await publish_each(self.connection, self._name, messages, fence, self.timeout)
+        results = await publish_each(self.connection, self._name, messages, fence, self._patience)
         if fence is None:
             return results
         return [
@@ -187,7 +194,7 @@ class JetStreamLog:
         """
         headers = {EXPECTED_STREAM: self._name, EXPECTED_SEQ: NEVER}
         try:
-            parse_ack(await self.connection.request(_ASKED.get(self._name, subject), b"", headers, self.timeout))
+            parse_ack(await self.connection.request(_ASKED.get(self._name, subject), b"", headers, self._patience))
         except ConflictError:
             return
 
@@ -277,7 +284,7 @@ class JetStreamLog:
         return await subject_counts(self.connection, self._name, pattern, self.timeout)
 
     async def _message(self, query: Mapping[str, object]) -> Message | None:
-        got = await answer(self.connection, f"STREAM.MSG.GET.{self._name}", query, _Got, self.timeout)
+        got = await answer(self.connection, f"STREAM.MSG.GET.{self._name}", query, _Got, self._patience)
         if got.error is not None:
             if got.error.err_code == NO_MESSAGE:
                 return None

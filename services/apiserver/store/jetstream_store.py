@@ -266,7 +266,9 @@ class JetStreamStore(Following):
         if None in acks:
             # A failing disk can take a message, acknowledge it, and lose it: a missing answer makes the others of the
             # batch doubtful, too.
-            await self._resolve([([w], i) for w, i, ack in sent if ack is None or "error" not in ack])
+            lost = await self._resolve([([w], i) for w, i, ack in sent if ack is None or "error" not in ack])
+            if lost:
+                await self._commit_batch(lost, again=False)
         else:
             answered = [(ack["seq"], w) for w, _, ack in sent if ack is not None and "error" not in ack]
             for sequence, write in sorted(answered, key=lambda item: item[0]):
@@ -275,15 +277,19 @@ class JetStreamStore(Following):
             if ack is not None and "error" in ack:
                 await self._refused([write], ack["error"])
 
-    async def _commit_batch(self, batch: Writes, *, whole: bool = False) -> None:
-        """Append an atomic batch, or one write as a plain message.
+    async def _commit_batch(self, batch: Writes, *, whole: bool = False, again: bool = True) -> None:
+        """Append an atomic batch, or one write as a plain message; one that was lost is sent once more, if `again`.
 
         A refused batch is halved until one is alone; a `whole` one fails as a whole.
         """
         write_id = f"{self._boot}-{next(self._ids)}"
         ack = await self._append(batch, write_id)
         if ack is None:
-            await self._resolve([(batch, write_id)])
+            lost = await self._resolve([(batch, write_id)])
+            if lost and again:
+                await self._commit_batch(lost, whole=whole, again=False)
+            else:
+                fail_all(lost, _unconfirmed())
         elif "error" in ack:
             await self._refused(batch, ack["error"], whole=whole)
         else:
@@ -354,10 +360,11 @@ class JetStreamStore(Following):
             self._take(entry, deleted=write.deleted)
             write.succeed(entry)
 
-    async def _resolve(self, unsure: list[tuple[Writes, str]]) -> None:
+    async def _resolve(self, unsure: list[tuple[Writes, str]]) -> Writes:
         """Find out what became of batches that were not confirmed, or not so that one can rely on it; up to 30 seconds.
 
-        What the stream shows of them counts once the server confirmed a later message.
+        What the stream shows of them counts once the server confirmed a later message. Returns the writes that were lost;
+        all fail where that was not found out.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
@@ -368,11 +375,12 @@ class JetStreamStore(Following):
                 # answers it after its time-out, the client reads no more.
                 if await self._same() is None:
                     break
-                until = await self._barrier() if await self._places(unsure) else None
-                for sequence, batch in await self._places(unsure) if until else ():
+                until = await self._barrier()
+                stored = await self._places(unsure)
+                for sequence, batch in stored:
                     await self._acknowledged(batch, sequence)
                 await self._catch_up(until)
-                break
+                return [write for batch, _ in unsure if all(batch is not one for _, one in stored) for write in batch]
             except Exception as e:  # noqa: BLE001 - the client's errors share no base class
                 log.warning("the log does not answer", stream=self._name, error=type(e).__name__)
             if loop.time() > deadline:
@@ -383,7 +391,8 @@ class JetStreamStore(Following):
                 await self._stream.nc.force_reconnect()
             await asyncio.sleep(0.25)
         for batch, _ in unsure:
-            fail_all(batch, StoreUnavailable(self._lost or "the log did not confirm the write"))
+            fail_all(batch, StoreUnavailable(self._lost) if self._lost else _unconfirmed())
+        return []
 
     async def _places(self, unsure: list[tuple[Writes, str]]) -> list[tuple[int, Writes]]:
         """Batches that the stream shows, by the sequence of their last message; raises StoreUnavailable."""
@@ -396,3 +405,7 @@ class JetStreamStore(Following):
             if message is not None and headers_of(message).get(WRITE) == write_id:
                 places.append((int(message["seq"]), batch))
         return sorted(places, key=lambda place: place[0])
+
+
+def _unconfirmed() -> StoreUnavailable:
+    return StoreUnavailable("the log did not confirm the write")

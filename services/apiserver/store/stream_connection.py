@@ -13,7 +13,7 @@ import structlog
 
 from services._kit.base.log_errors import Ambiguous, LogError, Unavailable
 from services._kit.log.connection import Connection
-from services._kit.log.jetstream import JetStreamLog
+from services._kit.log.jetstream import HANDOVER, JetStreamLog
 from services._kit.log.nats_client import QuickClient
 from services.apiserver.store.store_port import StoreUnavailable
 
@@ -46,7 +46,7 @@ class ObjectStream:
         self.prefix = prefix
         self.keep = keep
         self.replicas = replicas
-        self.answer_seconds = answer_seconds
+        self._answer_seconds = answer_seconds
         self.options = options
         self.nc: Any = None
         self.created = ""
@@ -66,6 +66,8 @@ class ObjectStream:
         self.nc = QuickClient()
         await self.nc.connect(servers, **({"dont_randomize": True} | options))
         await self._ensure()
+        if self.replicas > 1:
+            self._answer_seconds = min(self._answer_seconds, HANDOVER)
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -78,7 +80,7 @@ class ObjectStream:
 
     async def request(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
         """The answer to a message, decoded; raises what the client raises when none comes in time."""
-        reply = await self.nc.request(subject, data, timeout=self.answer_seconds, headers=headers)
+        reply = await self.nc.request(subject, data, timeout=self._answer_seconds, headers=headers)
         return msgspec.json.decode(reply.data, type=dict[str, Any])
 
     async def info(self) -> dict[str, Any]:

@@ -149,6 +149,26 @@ async def test_an_answer_beside_silence_counts_once_a_later_one_came(store: JetS
         await second
 
 
+@pytest.mark.parametrize("names", ["a", "abc"])
+async def test_what_a_server_left_with_is_sent_once_more(store: JetStreamStore, names: str) -> None:
+    """given a server that leaves with writes it took, when another one answers, then they are there, once."""
+    stream, ask = store._stream, store._stream.request
+    left: list[str] = []
+
+    async def leaving(subject: str, data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        if not left and subject == store._subject(key(names[-1])):
+            left.append(subject)
+            raise TimeoutError
+        return await ask(subject, data, headers)
+
+    stream.request = leaving  # type: ignore[method-assign]
+    made = await store.put_all([(key(name), config_map(name), 0) for name in names])
+    assert left
+    assert made == [store.get(key(name)) for name in names]
+    held = await stream.api("STREAM.INFO", {"subjects_filter": f"{stream.prefix}.>"})
+    assert [held["state"]["subjects"][store._subject(key(name))] for name in names] == [1] * len(names)
+
+
 @pytest.fixture
 async def lost_one(nats_server: Server, make: Make, tmp_path: Path) -> AsyncIterator[LostOne]:
     """A store whose server is about to lose the last write that it confirmed."""
