@@ -101,6 +101,10 @@ def until_started_again(supervisor: Supervisor, layout: Layout, name: str) -> No
     until_supervised(supervisor, "another process", lambda: layout.pid(name).read_text() != first)
 
 
+def has_open(pid: int, path: Path) -> bool:
+    return path in {Path(os.path.realpath(link)) for link in Path(f"/proc/{pid}/fd").iterdir()}
+
+
 TWO = (
     "supervisor.add_service('service', Rank.SERVICE, 'tests.support.sleeping', {});"
     "supervisor.add_command('program', Rank.LOG, ['sleep', '600'])"
@@ -133,6 +137,8 @@ def test_lock_is_released_while_children_of_its_holder_run(layout: Layout) -> No
         ):
             pass
         left = Roll(layout.roll).left()
+        # A child shares it until it runs for the first time.
+        until("no child holds the lock", lambda: not any(has_open(entry.running.pid, layout.lock) for entry in left))
         for entry in left:
             # One that stands still does not end with its supervisor.
             stand_still(entry.running.pid)
