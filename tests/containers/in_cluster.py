@@ -114,6 +114,16 @@ class Installed:
         self.control.apply(EXAMPLES / "nginx-demo.yaml")
         until_equal("summed status", lambda: self._ready("nginx"), 2)
 
+    def enters_nginx(self, member: str) -> None:
+        """Commands that look into a member see a pod of nginx there."""
+        ours, at = f"karmadactl --kubeconfig {self.control.kubeconfig}", f"-C {member}"
+        pod = self.shell(f"{ours} get pods {at} -o name").split()[0].removeprefix("pod/")
+        assert pod in self.shell(f"{ours} get pods {at}")
+        assert pod in self.shell(f"{ours} describe pod {pod} {at}")
+        assert self.shell(f"{ours} logs {pod} {at} --tail 1")
+        assert self.shell(f"{ours} exec {pod} {at} -- echo inside") == "inside\n"
+        assert pod in self.shell(f"{ours} top pod {pod} {at}")
+
     def runs_pods(self, member: str) -> None:
         """A Deployment comes to the cluster that the installation runs in, as containers, and its status comes back."""
         self.control.apply(_placed("web", member))

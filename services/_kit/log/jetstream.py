@@ -49,7 +49,7 @@ from services._kit.log.pump import JetStreamPump
 from services._kit.log.stream_port import APART, Appended, Fence, LogIdentity, Message, NewMessage, Pump
 
 HANDOVER = 2.0
-"""Seconds until an answer of several servers counts as lost: another one has led long before, unless all elect anew."""
+"""Seconds until an answer of several servers counts as lost: another one leads long before, unless all are electing."""
 IDENTITY_KEY = "fleetlog-id"
 MULTI = 500
 NEVER = str(2**62)

@@ -363,8 +363,8 @@ class JetStreamStore(Following):
     async def _resolve(self, unsure: list[tuple[Writes, str]]) -> Writes:
         """Find out what became of batches that were not confirmed, or not so that one can rely on it; up to 30 seconds.
 
-        What the stream shows of them counts once the server confirmed a later message. Returns the writes that were lost;
-        all fail where that was not found out.
+        What the stream shows of them counts once the server confirmed a later message. Returns the writes that were
+        lost; all fail where that was not found out.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 30
