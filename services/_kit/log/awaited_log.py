@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -140,21 +140,16 @@ def reason_to_wait(found: Sequence[Shortcoming]) -> str:
     for one in found:
         if one.kind in ("importing", "refused"):
             raise LogError(f"the streams are not as this version needs them: {one.words}")
-    if missing := _names(one.stream for one in found if one.kind == "missing"):
+    if missing := [one.stream for one in found if one.kind == "missing"]:
         several = len(missing) > 1
         return (
             f"stream{'s' if several else ''} {', '.join(missing)} {'are' if several else 'is'} not there yet; the"
             f" service with FLEETLOG_APPLY_TOPOLOGY=true (the detector) makes {'them' if several else 'it'}"
         )
-    for one in found:
-        if one.kind == "silent":
-            return f"the log cannot be asked yet: {one.words}"
-        return f"not as this version needs them: {one.words}"
-    return ""
-
-
-def _names(streams: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(streams))
+    if not found:
+        return ""
+    why = "the log cannot be asked yet" if found[0].kind == "silent" else "not as this version needs them"
+    return f"{why}: {found[0].words}"
 
 
 async def streams_usable(

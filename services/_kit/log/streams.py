@@ -179,8 +179,10 @@ async def apply(
         shares = {stream.name: max(LEAST, int(stream.max_bytes * share)) for stream in new} if share < 1 else {}
         try:
             return {
-                name: await apply_stream(connection, stream, replicas, {**shares, **sizes}, notes.get(name))
-                for name, stream in ((stream.name, stream) for stream in streams)
+                stream.name: await apply_stream(
+                    connection, stream, replicas, {**shares, **sizes}, notes.get(stream.name)
+                )
+                for stream in streams
             }
         except NoRoom as error:
             if not new or (shares and all(size == LEAST for size in shares.values())):
