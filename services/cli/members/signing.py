@@ -24,6 +24,7 @@ from schemas.manifest import Manifest
 from services._kit.base.health import Health, HealthServer
 from services._kit.concurrency.tasks import all_of, first_of
 from services._kit.credentials.kubeconfig import open_kubeconfig
+from services._kit.kube.api import is_absent
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.constants import AGENT_SIGNER, CLUSTER_API
 from services._rules.identity import bootstrap_tokens as rules
@@ -337,7 +338,7 @@ class Signer(Collector):
         try:
             await self._client.get(f"{CLUSTERS}/{cluster}")
         except ApiError as error:
-            if error.status != 404:
+            if not is_absent(error):
                 raise
             return True
         return False
