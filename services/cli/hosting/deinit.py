@@ -6,12 +6,12 @@ import sys
 from typing import Final
 
 from schemas.manifest import Manifest
-from services._kit.kube.client import ApiError, KubeClient
+from services._kit.kube.client import KubeClient
 from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.running import Failed, patience
 from services.cli.hosting.host_manifests import BOOTSTRAPPING
 from services.cli.hosting.init_options import DeinitOptions
-from services.cli.hosting.rolling_out import path_of
+from services.cli.hosting.rolling_out import path_of, remove
 
 KINDS: Final = (
     ("Deployment", "apps/v1"),
@@ -52,12 +52,12 @@ async def deinit(options: DeinitOptions) -> int:
         for kind, api_version, item in found:
             name = item["metadata"]["name"]
             if not options.dry_run:
-                await _delete(host, path_of(kind, api_version, namespace, name))
+                await remove(host, path_of(kind, api_version, namespace, name), "Background")
             print(f"{kind} {namespace}/{name} deleted{again}")
         await _unlabel_nodes(host, again, dry_run=options.dry_run)
         if options.purge:
             if not options.dry_run:
-                await _delete(host, path_of("Namespace", "v1", "", namespace))
+                await remove(host, path_of("Namespace", "v1", "", namespace), "Background")
             print(f"Namespace {namespace} deleted{again}")
     finally:
         await host.close()
@@ -80,14 +80,6 @@ async def _installed(host: KubeClient, namespace: str) -> list[tuple[str, str, M
         listed = await host.get(f"{path_of(kind, api_version, namespace)}?labelSelector={BOOTSTRAPPING}")
         found += [(kind, api_version, item) for item in listed.get("items") or ()]
     return found
-
-
-async def _delete(host: KubeClient, path: str) -> None:
-    try:
-        await host.delete(path, propagation="Background")
-    except ApiError as error:
-        if error.status != 404:
-            raise
 
 
 async def _unlabel_nodes(host: KubeClient, again: str, *, dry_run: bool) -> None:

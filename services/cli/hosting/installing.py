@@ -16,11 +16,12 @@ from services._rules.identity import bootstrap_tokens
 from services._rules.kubernetes.rbac.service_roles import service_objects
 from services.cli.common.control_plane import client_of, kubeconfig_path
 from services.cli.common.running import Failed, NotReady, complain, patience
-from services.cli.common.waiting import answers, condition, opened, wait_until
+from services.cli.common.waiting import answers, opened, wait_until
 from services.cli.hosting.host_manifests import AGENTS_DOOR, LOG, SERVER, STORE, host_objects
 from services.cli.hosting.host_secrets import host_secrets, make_files
 from services.cli.hosting.init_file import with_file
 from services.cli.hosting.init_options import InitOptions
+from services.cli.hosting.metrics_adapter import unavailable
 from services.cli.hosting.rolling_out import all_ready, put
 from services.cli.hosting.wanted_installation import Wanted, checked, of_options
 from services.cli.installation.certificate_files import GATEWAY_PORT, SEARCH_PORT, WEBHOOK_PORT
@@ -165,11 +166,7 @@ async def _unavailable(control: KubeClient) -> str:
         services = (await control.get(resource_path("apiregistration.k8s.io", "v1", "apiservices"))).get("items") or ()
     except (ApiError, Unreachable) as error:
         return str(error)
-    for one in services:
-        available = condition(one, "Available")
-        if one["spec"].get("service") and available.get("status") != "True":
-            return f"{one['metadata']['name']}: {available.get('message') or 'not available yet'}"
-    return ""
+    return next(filter(None, map(unavailable, (one for one in services if one["spec"].get("service")))), "")
 
 
 async def _told(control: KubeClient) -> bool:

@@ -16,7 +16,7 @@ from services.cli.common.control_plane import client_of
 from services.cli.common.running import Failed, NotReady, patience
 from services.cli.common.waiting import condition, wait_until
 from services.cli.hosting.addon_options import Reached, Status
-from services.cli.hosting.rolling_out import path_of, put
+from services.cli.hosting.rolling_out import path_of, put, remove
 from services.cli.installation.gateway_setup import GATEWAY_OF, METRICS_SERVED, api_service
 
 _VERSION: Final = "apiregistration.k8s.io/v1"
@@ -72,11 +72,7 @@ async def enable(control: KubeClient, seconds: float) -> None:
 async def disable(control: KubeClient) -> None:
     """Have the gateway asked for metrics no more."""
     for name in _NAMES:
-        try:
-            await control.delete(_path(name))
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        await remove(control, _path(name))
 
 
 async def status(options: Reached) -> Status:
@@ -100,10 +96,17 @@ def trouble(found: Sequence[Manifest | None]) -> str:
     for name, service in zip(_NAMES, found, strict=True):
         if service is None:
             return f"APIService {name} is missing"
-        available = condition(service, "Available")
-        if available.get("status") != "True":
-            return f"APIService {name}: {available.get('message') or 'not available yet'}"
+        if why := unavailable(service):
+            return f"APIService {why}"
     return ""
+
+
+def unavailable(service: Manifest) -> str:
+    """The name of an APIService that does not answer, and why; empty when it does."""
+    available = condition(service, "Available")
+    if available.get("status") == "True":
+        return ""
+    return f"{service['metadata']['name']}: {available.get('message') or 'not available yet'}"
 
 
 async def _found(control: KubeClient) -> list[Manifest | None]:

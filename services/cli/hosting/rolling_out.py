@@ -55,6 +55,15 @@ async def put(client: KubeClient, item: Manifest) -> None:
         raise Failed(f"{item['kind']} {metadata['name']} cannot be written: {error.message or error}") from None
 
 
+async def remove(client: KubeClient, path: str, propagation: str = "") -> None:
+    """Delete an object, if it is there."""
+    try:
+        await client.delete(path, propagation=propagation)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
 async def _written(client: KubeClient, path: str, item: Manifest) -> None:
     try:
         await client.create(path.rpartition("/")[0], item)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from services._kit.kube.client import ApiError
 from services.cli.common.running import Failed, complain
 from services.cli.hosting import metrics_adapter
 from services.cli.hosting.addon_options import Reached
-from services.cli.hosting.rolling_out import path_of, put
+from services.cli.hosting.rolling_out import path_of, put, remove
 from services.cli.installation.certificate_files import SEARCH_PORT
 from services.cli.installation.gateway_setup import GATEWAY_OF
 from services.cli.search.search_setup import api_service, search_service
@@ -36,9 +35,6 @@ async def disable(options: Reached) -> None:
     """Have search asked no more."""
     try:
         async with metrics_adapter.reached(options) as control:
-            await control.delete(path_of("APIService", _VERSION, "", _NAME))
+            await remove(control, path_of("APIService", _VERSION, "", _NAME))
     except Failed as error:
         complain(f"note: the control plane still has APIService {_NAME}: {error}")
-    except ApiError as error:
-        if error.status != 404:
-            raise

@@ -44,7 +44,7 @@ class ControlPlane:
     async def patch(self, path: str, item: Any) -> None:
         self.services[path.removeprefix(PLACE)] |= item
 
-    async def delete(self, path: str) -> None:
+    async def delete(self, path: str, *, propagation: str = "") -> None:
         await self.get(path)
         del self.services[path.removeprefix(PLACE)]
 
