@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from k8s.shared import Manifest, dns
+from k8s.shared import Manifest
 from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.kubernetes.rbac.role_index import GROUP
 from services._rules.kubernetes.rbac.service_roles import (
@@ -12,6 +12,7 @@ from services._rules.kubernetes.rbac.service_roles import (
     SERVICE_NAMESPACE,
     USERS,
     account_of,
+    dns,
     user_of,
 )
 

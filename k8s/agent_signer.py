@@ -7,11 +7,12 @@ from typing import Final
 
 from k8s.manifests import CONTROL_PORTS, budget
 from k8s.shared import HTTP, IMAGE, RUN, Manifest, host_account, network_policy
+from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS, dns
 from services.cli.installation.certificate_files import CA, LOG_URL, NAMESPACE
 from services.cli.registration.confined_pods import confined_container, confined_pod
 from services.cli.renewal.log_secrets import ACCOUNTS_SECRET
 
-NAME: Final = "agent-signer"
+NAME: Final = dns(SIGNER_OF_AGENTS)
 LOG_SERVICE: Final = "log"
 """Where agents reach the log: the Service of the servers has no address of its own."""
 API_NODE_PORT: Final = 32443

@@ -14,12 +14,12 @@ from k8s.shared import (
     SECRETS_KEYS,
     WITH_API,
     Manifest,
-    dns,
     environment,
     log_files,
 )
 from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
 from services._rules.identity.accounts import HUB_USER
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.installation.certificate_files import AGENTS, AUTHORIZATION, SEED, WITH_CONTROL
 from services.cli.secrets.secret_keys import READERS
 

@@ -20,11 +20,11 @@ from k8s.prometheus_operator import pod_monitor, prometheus_rules
 from k8s.renewal import NAME as RENEWAL
 from k8s.renewal import renewal
 from k8s.shapes import HIGHLY_AVAILABLE, LOCAL
-from k8s.shared import HTTP, ROOT, RUN, Manifest, dns
+from k8s.shared import HTTP, ROOT, RUN, Manifest
 from k8s.slo import rules as slo_rules
 from k8s.stock import etcd, kube_apiserver
 from schemas.topology import SERVICES
-from services._rules.kubernetes.rbac.service_roles import SCRAPER
+from services._rules.kubernetes.rbac.service_roles import SCRAPER, dns
 from services.cli.installation.certificate_files import NAMESPACE
 
 HEADER: Final = "# Written by k8s/generate.py.\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from k8s.accounts import account_objects
-from k8s.shared import API, FRONTS, HTTP, IMAGE, NATS_NODES, RUN, WITH_API, Manifest, dns, environment, network_policy
+from k8s.shared import API, FRONTS, HTTP, IMAGE, NATS_NODES, RUN, WITH_API, Manifest, environment, network_policy
 from schemas.topology import OPTIONAL, WITHOUT_LOG
-from services._rules.kubernetes.rbac.service_roles import service_objects
+from services._rules.kubernetes.rbac.service_roles import dns, service_objects
 from services.cli.installation.certificate_files import NAMESPACE, WITH_CONTROL
 from services.cli.registration.confined_pods import confined_container, confined_pod, rolling
 from services.cli.secrets.secret_keys import READERS

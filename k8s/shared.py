@@ -25,11 +25,6 @@ SECRETS_KEYS: Final = f"{RUN}/secrets/secrets-keys.json"
 Manifest = dict[str, Any]
 
 
-def dns(service: str) -> str:
-    """The name of a service's objects; Kubernetes takes no underscores."""
-    return service.replace("_", "-")
-
-
 def log_files(service: str) -> dict[str, str]:
     """What a service needs for the log: files below RUN, by those that `fleetlog certs` makes."""
     return {} if service in WITHOUT_LOG else {"log/ca.crt": "ca.crt", "log/password": f"{PASSWORDS}/{service}"}

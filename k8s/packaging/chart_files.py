@@ -8,8 +8,9 @@ from typing import Final
 
 from k8s.agent_signer import NAME as SIGNING
 from k8s.packaging.value_schemas import agent_schema, schema, settings
-from k8s.shared import Manifest, dns
+from k8s.shared import Manifest
 from schemas.topology import SERVICES
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.installation.certificate_files import NAMESPACE, servers
 from services.cli.registration.agent_manifests import AgentPlan, agent_objects
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from k8s.agent_signer import NAME as SIGNING
-from k8s.shared import WITH_API, Manifest, dns
+from k8s.shared import WITH_API, Manifest
 from schemas.topology import SERVICES
 from services._kit.base.settings import FILE, PREFIX
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.installation.environment import settings_of
 
 TEXT: Final[Manifest] = {"type": "string"}

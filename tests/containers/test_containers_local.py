@@ -13,8 +13,9 @@ from urllib.request import urlopen
 import pytest
 
 from k8s.images import PROMETHEUS_IMAGE
-from k8s.shared import ROOT, dns
+from k8s.shared import ROOT
 from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.registration.confined_pods import USER
 from tests.containers import engine
 from tests.containers.composition import Composition

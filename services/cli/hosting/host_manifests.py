@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS, dns
 from services.cli.hosting.wanted_installation import Part, Wanted, kube_registry
 
 BOOTSTRAPPING: Final = "karmada.io/bootstrapping"
@@ -20,7 +21,7 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet")
 _VALUES: Final = {"Deployment": "app-defaults", "StatefulSet": "app-defaults", "Secret": "secret-defaults"}
 STORE, SERVER, LOG, RELOADER = "etcd", "kube-apiserver", "nats", "reloader"
 _RENEWAL: Final = "certificate-renewal"
-_SIGNER: Final = "agent-signer"
+_SIGNER: Final = dns(SIGNER_OF_AGENTS)
 AGENTS_DOOR: Final = "log"
 """The Service by which agents of members reach the log."""
 _EXTERNAL: Final = "fleetlog-external-etcd"

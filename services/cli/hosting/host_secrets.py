@@ -8,7 +8,7 @@ from typing import Final
 
 from schemas.manifest import Manifest
 from services._kit.base.private_files import private_text
-from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS
+from services._rules.kubernetes.rbac.service_roles import SIGNER_OF_AGENTS, dns
 from services.apiserver.auth.kubeconfig_files import write as write_kubeconfig
 from services.cli.common.running import Failed
 from services.cli.hosting.host_manifests import external_secret, secret
@@ -95,13 +95,13 @@ def host_secrets(wanted: Wanted) -> list[Manifest]:
     front = {name: _text(path) for name, path in _of_fronts(pki).items()}
     texts = {
         "fleetlog-log": {**authority, "observer.password": _text(pki / certificate_files.OBSERVER_PASSWORD)},
-        f"fleetlog-log-{SIGNER_OF_AGENTS.replace('_', '-')}": {
+        f"fleetlog-log-{dns(SIGNER_OF_AGENTS)}": {
             **authority,
             certificate_files.LOG_URL: _text(pki / certificate_files.LOG_URL),
         },
         "fleetlog-nats-accounts": {"accounts.conf": _text(pki / "nats" / "accounts.conf")},
         **{
-            f"fleetlog-log-{path.name.replace('_', '-')}": {**authority, "password": _text(path)}
+            f"fleetlog-log-{dns(path.name)}": {**authority, "password": _text(path)}
             for path in sorted((pki / certificate_files.PASSWORDS).iterdir())
         },
         "fleetlog-nats-tls": {**authority, **serving["nats"]},
@@ -116,7 +116,7 @@ def host_secrets(wanted: Wanted) -> list[Manifest]:
         texts["fleetlog-etcd"] = {**authority, **{f"etcd.{end}": _text(tls / f"etcd.{end}") for end in ("crt", "key")}}
     for path in sorted((pki / "kubeconfigs").iterdir()):
         if path.name != "admin":
-            texts[f"fleetlog-control-{path.name.replace('_', '-')}"] = {"kubeconfig": _text(path)}
+            texts[f"fleetlog-control-{dns(path.name)}"] = {"kubeconfig": _text(path)}
     if not any(wanted.authority):
         texts["fleetlog-authority"] = {
             **{f"ca.{end}": _text(pki / certificate_files.AUTHORITY / f"ca.{end}") for end in ("crt", "key")},

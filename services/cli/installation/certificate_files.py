@@ -34,6 +34,7 @@ from services._rules.kubernetes.rbac.service_roles import (
     SERVICE_GROUP,
     SERVICE_NAMESPACE,
     USERS,
+    dns,
     user_of,
 )
 from services._rules.kubernetes.rbac.user_names import MASTERS
@@ -170,7 +171,7 @@ def log_secrets(renewed: Sequence[str]) -> dict[str, dict[str, str]]:
         if user == OBSERVER_USER:
             found["fleetlog-log"] = {CA: CA, OBSERVER_PASSWORD: OBSERVER_PASSWORD}
         elif user != SYSTEM_USER:
-            found[f"fleetlog-log-{user.replace('_', '-')}"] = {CA: CA, "password": f"{PASSWORDS}/{user}"}
+            found[f"fleetlog-log-{dns(user)}"] = {CA: CA, "password": f"{PASSWORDS}/{user}"}
     return found
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
-from services._rules.kubernetes.rbac.service_roles import USERS
+from services._rules.kubernetes.rbac.service_roles import USERS, dns
 from services.apiserver.auth.certificate_authority import Authority
 from services.cli.common.running import Failed, complain
 from services.cli.renewal.host_cluster import opened_host
@@ -27,7 +27,7 @@ from services.cli.renewal.renewed_pairs import SIGNER, Certificate, authorities_
 SECRETS: Final = (
     *("fleetlog-nats-tls", "fleetlog-gateway", "fleetlog-search", "fleetlog-webhook"),
     *("fleetlog-kube-apiserver", "fleetlog-etcd"),
-    *(f"fleetlog-control-{service.replace('_', '-')}" for service in USERS),
+    *(f"fleetlog-control-{dns(service)}" for service in USERS),
 )
 """Secrets of an installation that hold certificates."""
 CERTIFICATE_OF_MANAGER: Final = "cert-manager.io/certificate-name"

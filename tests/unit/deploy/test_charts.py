@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.shared import dns
 from schemas.topology import SERVICES
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.registration.agent_manifests import AgentPlan, agent_objects
 from services.cli.renewal.secret_renewal import SECRETS
 from tests.support import helm

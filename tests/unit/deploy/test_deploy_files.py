@@ -12,11 +12,11 @@ import yaml
 from k8s import generate
 from k8s.compose import MEMBERS, PULL
 from k8s.manifests import control_plane, manifests, secrets
-from k8s.shared import HTTP, RUN, apiserver_flags, dns, etcd_flags
+from k8s.shared import HTTP, RUN, apiserver_flags, etcd_flags
 from schemas.topology import OPTIONAL, SERVICES, WITHOUT_LOG
 from services._kit.base.settings import Settings, load, tls_context
 from services._kit.content.master_keys import load_master_keys
-from services._rules.kubernetes.rbac.service_roles import RULES
+from services._rules.kubernetes.rbac.service_roles import RULES, dns
 from services.agent.settings import AgentSettings
 from services.cli.common.running import Failed
 from services.cli.containers.prepared_files import prepare

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from k8s.manifests import secrets
-from k8s.shared import dns
 from schemas.topology import SERVICES, STREAMS, WITHOUT_LOG
 from services._kit.base.settings import load
 from services._kit.log.connection import Connection
 from services._rules.kubernetes.quantity import parse
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.cli.common.running import Failed
 from services.cli.installation import certificate_files as certificates
 from services.cli.nats.server_identities import connect_agent

@@ -8,9 +8,10 @@ from typing import Final
 import pytest
 import yaml
 
-from k8s.shared import ROOT, dns
+from k8s.shared import ROOT
 from schemas.manifest import Manifest
 from schemas.topology import SERVICES
+from services._rules.kubernetes.rbac.service_roles import dns
 from services.apiserver.auth.certificate_authority import Authority
 from services.apiserver.auth.kubeconfig_files import write
 from services.cli.common.layout import Installation, Layout

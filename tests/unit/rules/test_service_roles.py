@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from k8s.accounts import account_objects
-from k8s.shared import dns
 from schemas.manifest import Manifest
 from services._rules.constants import NAMESPACE_CLUSTER
 from services._rules.kubernetes.rbac.policy_rules import PolicyRule, rules_in
@@ -18,6 +17,7 @@ from services._rules.kubernetes.rbac.service_roles import (
     SERVICE_GROUP,
     SERVICE_NAMESPACE,
     USERS,
+    dns,
     service_objects,
     user_of,
 )

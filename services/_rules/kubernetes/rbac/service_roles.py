@@ -163,10 +163,14 @@ def user_of(service: str) -> str:
     return f"fleetlog:{service}"
 
 
+def dns(service: str) -> str:
+    """The name of a service's objects; Kubernetes takes no underscores."""
+    return service.replace("_", "-")
+
+
 def account_of(service: str) -> Manifest:
     """The ServiceAccount that a service may be, as a subject of bindings."""
-    # Kubernetes takes no underscores in names.
-    return {"kind": "ServiceAccount", "name": service.replace("_", "-"), "namespace": SERVICE_NAMESPACE}
+    return {"kind": "ServiceAccount", "name": dns(service), "namespace": SERVICE_NAMESPACE}
 
 
 _EDITED: Final[Mapping[str, tuple[str, ...]]] = {
