@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol
 
+from services._kit.base.log_errors import Ambiguous
+
 PATIENCE = 60.0
 """Seconds until something has to be so; half of what pytest gives a test, so that a failure says what was missing."""
 End = Callable[[], str]
@@ -30,6 +32,10 @@ _HERE: Final = Path(__file__).parents[2]
 
 class NotYet(AssertionError):
     """Raised by a look: what it saw instead."""
+
+
+_UNSEEN: Final = (NotYet, Ambiguous)
+"""A look that saw nothing: a log that gives no answer in time is asked again, like any other."""
 
 
 class Process(Protocol):
@@ -128,7 +134,7 @@ async def eventually(
                 seen = _short(value)
             if value:
                 return value
-        except NotYet as error:
+        except _UNSEEN as error:
             value, seen = None, str(error)
         assert not over, f"{what or place_of(look)}: {over}; last seen: {seen or _short(value)}"
         await asyncio.sleep(pause)
@@ -142,7 +148,13 @@ async def comes_to(
     patience = Patience(end=end, clock=asyncio.get_running_loop().time)
     pause = 0.02
     over = patience.why_over()
-    while (seen := await look()) != wanted:
+    seen: object
+    while True:
+        try:
+            if (seen := await look()) == wanted:
+                return
+        except _UNSEEN as error:
+            seen = error
         assert not over, f"{what}: wanted {wanted!r}, last seen {seen!r} ({over})"
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from services._kit.base.log_errors import Ambiguous
 from tests.e2e.fleet import Failed, until, until_equal
 from tests.support.ports import Reserved
 from tests.support.waiting import NotYet, comes_to, end_of, eventually
@@ -47,6 +48,18 @@ def test_what_a_look_raised_is_what_it_saw() -> None:
 
     with pytest.raises(Failed, match="last seen: 503 not ready"):
         until("readiness", look, seconds=0)
+
+
+async def test_a_log_without_an_answer_is_asked_again() -> None:
+    answers = iter([Ambiguous("no answer"), False, True])
+
+    async def look() -> bool:
+        answer = next(answers)
+        if isinstance(answer, Ambiguous):
+            raise answer
+        return answer
+
+    await comes_to("the answer", look)
 
 
 async def test_waits_in_a_loop_tell_the_same() -> None:
