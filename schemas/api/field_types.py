@@ -26,6 +26,16 @@ _ADDED: Final[dict[str, dict[str, str]]] = {
     "io.k8s.api.apps.v1.StatefulSetStatus": _COLLECTED,
 }
 UNTOLD: Final[dict[str, dict[str, str]]] = {
+    "io.k8s.api.authentication.v1.SelfSubjectReview": {
+        "apiVersion": "s",
+        "kind": "s",
+        "metadata": f"@{OBJECT_META}",
+        "status": "@io.k8s.api.authentication.v1.TokenReviewStatus",
+    },
+    "io.k8s.api.batch.v1.JobSpec": {"completionMode": "s", "managedBy": "s", "podReplacementPolicy": "s"},
+    "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement": {"containerName": "s"},
+    "io.k8s.api.batch.v1.SuccessPolicyRule": {"succeededCount": "i", "succeededIndexes": "s"},
+    "io.k8s.api.policy.v1.PodDisruptionBudgetSpec": {"unhealthyPodEvictionPolicy": "s"},
     "io.k8s.api.apps.v1.RollingUpdateDaemonSet": {"maxSurge": "x"},
     "io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy": {"maxUnavailable": "x"},
     "io.k8s.api.autoscaling.v2.HPAScalingRules": {"tolerance": "q"},
@@ -34,6 +44,25 @@ UNTOLD: Final[dict[str, dict[str, str]]] = {
     "io.k8s.api.core.v1.PersistentVolumeClaimStatus": {"allocatedResources": "{}q"},
     "io.k8s.api.core.v1.SleepAction": {"seconds": "l"},
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule": {"reason": "s"},
+    "io.k8s.api.core.v1.PersistentVolumeClaimSpec": {"volumeAttributesClassName": "s"},
+    "io.k8s.api.core.v1.PersistentVolumeSpec": {"volumeAttributesClassName": "s"},
+    "io.k8s.api.core.v1.PodSpec": {"hostnameOverride": "s"},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"creationTimestamp": "t"},
+    "io.k8s.api.core.v1.ServiceSpec": {
+        "internalTrafficPolicy": "s",
+        "loadBalancerClass": "s",
+        "trafficDistribution": "s",
+    },
+    "io.k8s.api.networking.v1.IngressClassParametersReference": {
+        "apiGroup": "s",
+        "kind": "s",
+        "name": "s",
+        "namespace": "s",
+        "scope": "s",
+    },
+    "io.k8s.api.networking.v1.IngressClassSpec": {
+        "parameters": "@io.k8s.api.networking.v1.IngressClassParametersReference"
+    },
     "io.k8s.api.storage.v1.CSIStorageCapacity": {"capacity": "q", "maximumVolumeSize": "q"},
 }
 """Fields that the client that the table comes from does not know, or does not know the type of; empty values stay."""

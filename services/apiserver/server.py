@@ -23,7 +23,7 @@ from services.apiserver.admission.policy_plugin import AdmissionPolicies
 from services.apiserver.admission.priority_class import SYSTEM_CLASSES
 from services.apiserver.admission.resource_quotas import ResourceQuotas
 from services.apiserver.auth import kubeconfig_files as kubeconfig
-from services.apiserver.auth.access_reviews import Reviews, own_kind
+from services.apiserver.auth.access_reviews import Reviews
 from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import NODE, RBAC, AlwaysAllow, Authorizer, MastersOnly, modes_of
 from services.apiserver.auth.certificate_authority import Authority
@@ -128,8 +128,6 @@ class ApiServer:
             authorizer = Confining(authorizer)
         counted = CountedDecisions(authorizer)
         admission.plugins.append(SignerRights(counted))
-        if self.settings.profile == "current":
-            own_kind(registry)
         self._authorizer = authorizer
         reviews = Reviews(self.authenticator, authorizer)
         subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, self.signer))

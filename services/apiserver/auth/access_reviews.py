@@ -7,40 +7,13 @@ import msgspec
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.rbac.policy_rules import Access
-from services._rules.kubernetes.validation import field_errors as fields
 from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import Authorizer
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request_context import Call, Identity
+from services.apiserver.core.request_context import Call, Identity, stamp
 from services.apiserver.core.status_errors import method_not_allowed
-from services.apiserver.kinds.kind_model import Kind, Resource
-from services.apiserver.kinds.registry import Registry
-
-_MISSING = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-
-
-class WhoAmI(Kind):
-    """SelfSubjectReview: returns the requester's identity; takes any body of its kind."""
-
-    virtual = True
-
-    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
-        """Nothing of the body is used."""
-
-    def unknown_fields(self, obj: Manifest) -> list[str]:
-        """None; see `decode`."""
-        return []
-
-    def prune(self, obj: Manifest) -> None:
-        """Nothing to drop; see `decode`."""
-
-
-def own_kind(registry: Registry) -> None:
-    """Serve SelfSubjectReview where it is not served yet."""
-    group, plural = "authentication.k8s.io", "selfsubjectreviews"
-    if registry.find(group, "v1", plural) is None:
-        resource = Resource(group, "v1", "SelfSubjectReview", plural, namespaced=False, verbs=("create",))
-        registry.add_kind(WhoAmI(resource))
+from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.kind_model import Kind
 
 
 class Reviews:
@@ -52,7 +25,7 @@ class Reviews:
         self._handlers: dict[str, Callable[[Manifest, str, Call], Manifest]] = {
             "SelfSubjectAccessReview": self._self_access,
             "SubjectAccessReview": self._subject_access,
-            "LocalSubjectAccessReview": self._local_access,
+            "LocalSubjectAccessReview": self._subject_access,
             "SelfSubjectRulesReview": self._rules,
             "SelfSubjectReview": self._who_am_i,
             "TokenReview": self._token,
@@ -63,40 +36,27 @@ class Reviews:
         handler = self._handlers.get(kind.resource.kind)
         if handler is None:
             raise method_not_allowed()
-        obj["metadata"].setdefault("creationTimestamp", None)
-        obj.setdefault("spec", {})
+        meta = obj["metadata"]
+        if not kind.resource.namespaced:
+            meta.pop("namespace", None)
+        elif meta.setdefault("namespace", namespace) != namespace:
+            text = "the namespace of the provided object does not match the namespace sent on the request"
+            raise status.bad_request(text)
+        if isinstance(kind, BuiltinKind):
+            if kind.resource.kind == "SelfSubjectReview":
+                meta["creationTimestamp"] = stamp()
+            else:
+                obj.setdefault("spec", {})
+            if errors := kind.check(obj):
+                raise status.invalid(kind.group_kind, "", errors)
         obj["status"] = handler(obj, namespace, call)
         return obj
 
     def _self_access(self, obj: Manifest, _: str, call: Call) -> Manifest:
-        found = _check_metadata(obj) or _check_attributes(obj["spec"])
-        _refuse(found)
         return self._decide(call.user, obj["spec"])
 
     def _subject_access(self, obj: Manifest, _: str, __: Call) -> Manifest:
-        spec = obj["spec"]
-        found = _check_metadata(obj) or _check_attributes(spec) + _check_subject(spec)
-        _refuse(found)
-        return self._decide(_subject(spec), spec)
-
-    def _local_access(self, obj: Manifest, namespace: str, __: Call) -> Manifest:
-        spec = obj["spec"]
-        given = obj["metadata"].get("namespace") or ""
-        if given and given != namespace:
-            raise status.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        obj["metadata"]["namespace"] = namespace
-        found = _check_attributes(spec) + _check_subject(spec)
-        attributes = spec.get("resourceAttributes")
-        if spec.get("nonResourceAttributes") is not None:
-            where = "spec.nonResourceAttributes"
-            found = [fields.invalid(where, spec["nonResourceAttributes"], "disallowed on this kind of request")]
-        elif attributes is not None and (attributes.get("namespace") or "") != namespace:
-            value = attributes.get("namespace") or ""
-            found.append(fields.invalid("spec.resourceAttributes.namespace", value, "must match metadata.namespace"))
-        _refuse(found)
-        return self._decide(_subject(spec), spec)
+        return self._decide(_subject(obj["spec"]), obj["spec"])
 
     def _decide(self, identity: Identity, spec: Manifest) -> Manifest:
         attributes = spec.get("resourceAttributes")
@@ -153,34 +113,7 @@ class Reviews:
         return out
 
 
-def _check_attributes(spec: Manifest) -> list[fields.FieldError]:
-    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and other is not None:
-        text = "cannot be specified in combination with resourceAttributes"
-        return [fields.invalid("spec.nonResourceAttributes", other, text)]
-    if resource is None and other is None:
-        return [fields.invalid("spec.resourceAttributes", fields.Raw('"null"'), _MISSING)]
-    return []
-
-
-def _check_subject(spec: Manifest) -> list[fields.FieldError]:
-    if spec.get("user") or spec.get("groups"):
-        return []
-    return [fields.invalid("spec.user", "", "at least one of user or group must be specified")]
-
-
-def _check_metadata(obj: Manifest) -> list[fields.FieldError]:
-    meta = {k: v for k, v in obj["metadata"].items() if v and k != "managedFields"}
-    return [fields.invalid("metadata", meta, "must be empty")] if meta else []
-
-
 def _subject(spec: Manifest) -> Identity:
     return Identity(
         spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), spec.get("extra") or {}
     )
-
-
-def _refuse(found: list[fields.FieldError]) -> None:
-    if found:
-        error = status.invalid(".authorization.k8s.io", "", found)
-        raise error

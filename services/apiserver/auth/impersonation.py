@@ -8,13 +8,13 @@ from services._rules.kubernetes.rbac.policy_rules import Access
 from services._rules.kubernetes.rbac.user_names import ANONYMOUS_USER, UNAUTHENTICATED, account_groups, account_of
 from services.apiserver.auth.authentication import with_authenticated
 from services.apiserver.core.request_context import Identity
-from services.apiserver.core.status_errors import PlainError
+from services.apiserver.core.status_errors import bad_request
 
 _GROUP: Final = "authentication.k8s.io"
 _EXTRA: Final = "impersonate-extra-"
 
 
-def impersonation(headers: Any, path: str) -> Identity | None:
+def impersonation(headers: Any) -> Identity | None:
     """The identity that Impersonate-* headers ask for, None without any; the caller checks that it may be taken."""
     for name in headers:
         if name[0] in "iI" and name.lower().startswith("impersonate-"):
@@ -30,7 +30,7 @@ def impersonation(headers: Any, path: str) -> Identity | None:
     name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
     if not name:
         if groups or extra or uid:
-            raise PlainError(500, _without_user(path, groups, extra, uid))
+            raise bad_request(_without_user(groups, extra, uid))
         return None
     if not groups and (account := account_of(name)) is not None:
         groups = account_groups(account[0])
@@ -55,8 +55,8 @@ def impersonated_as(headers: Any, identity: Identity) -> Iterator[Access]:
             yield Access("impersonate", _GROUP, resource="userextras", subresource=key, name=value)
 
 
-def _without_user(path: str, groups: tuple[str, ...], extra: dict[str, list[str]], uid: str) -> str:
+def _without_user(groups: tuple[str, ...], extra: dict[str, list[str]], uid: str) -> str:
     asked = [f"{{Group  {group}    }}" for group in groups]
     asked += [f"{{UserExtra  {v}  authentication.k8s.io/v1  {k}}}" for k, values in extra.items() for v in values]
     asked += [f"{{UID  {uid}  authentication.k8s.io/v1  }}"] if uid else []
-    return f'Internal Server Error: "{path}": requested [{" ".join(asked)}] without impersonating a user\n'
+    return f"requested [{' '.join(asked)}] without impersonating a user"

@@ -6,6 +6,7 @@ import time
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import field_errors as fields
+from services._rules.kubernetes.validation.address_families import settle_families
 from services.apiserver.core import status_errors as status
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.store.store_port import Entry, Event, Key, Store
@@ -24,6 +25,7 @@ class ServiceAllocator:
         self._ips: dict[str, Key] = {}
         self._ports: dict[Port, Key] = {}
         self._pending: dict[str | Port, float] = {}
+        self._dry_run = False
 
     async def start(self) -> None:
         """Learn what is held."""
@@ -54,12 +56,18 @@ class ServiceAllocator:
             self._ports[port] = entry.key
             self._pending.pop(port, None)
 
-    def __call__(self, kind: Kind, new: Manifest, old: Manifest | None) -> None:
-        """Fill in what a Service lacks; raises 422 when it asks for something that is taken."""
+    def __call__(self, kind: Kind, new: Manifest, old: Manifest | None, *, dry_run: bool) -> None:
+        """Fill in what a Service lacks; raises 422 when it asks for something that is taken.
+
+        A dry run reserves nothing, and takes node ports outside the range, as Kubernetes does.
+        """
         if kind.store_key != "/services":
             return
         spec = new.get("spec") or {}
         before = (old or {}).get("spec") or {}
+        if errors := settle_families(spec, f"IPv{self._network.version}"):
+            raise status.invalid(kind.group_kind, new["metadata"].get("name", ""), errors)
+        self._dry_run = dry_run
         wanted = spec.get("type", "ClusterIP")
         key = Key("", "services", new["metadata"].get("namespace", ""), new["metadata"].get("name", ""))
         if wanted not in ("ClusterIP", "NodePort", "LoadBalancer"):
@@ -80,7 +88,8 @@ class ServiceAllocator:
         return until is not None or item in self._ips or item in self._ports
 
     def _reserve(self, item: str | Port) -> None:
-        self._pending[item] = time.monotonic() + _PENDING_SECONDS
+        if not self._dry_run:
+            self._pending[item] = time.monotonic() + _PENDING_SECONDS
 
     def _cluster_ip(self, kind: Kind, key: Key, spec: Manifest) -> None:
         """Allocate an address to a Service without one; otherwise claim the one it names, which may be refused."""
@@ -129,7 +138,7 @@ class ServiceAllocator:
                 port["nodePort"] = self._new_port(protocol, own)
             elif self._ports.get((protocol, number)) != key:
                 problem = ""
-                if number not in NODE_PORTS:
+                if number not in NODE_PORTS and not self._dry_run:
                     problem = "provided port is not in the valid range. The range of valid ports is 30000-32767"
                 elif self._busy((protocol, number)):
                     problem = "provided port is already allocated"

@@ -331,6 +331,8 @@ def _walk(schema: Schema, value: Any, path: str, found: list[str], *, resource: 
                 _walk(more, item, here, found)
             elif not preserve:
                 found.append(here)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+    elif isinstance(value, list) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        # The items of what should be no list have no fields that are known.
+        items = schema.get("items")
         for index, item in enumerate(value):
-            _walk(schema["items"], item, f"{path}[{index}]", found)
+            _walk(items if isinstance(items, dict) else {}, item, f"{path}[{index}]", found)

@@ -88,9 +88,12 @@ def _duplicates(value: Any, path: str, found: list[FieldError], keys: tuple[str,
         return
     seen: set[bytes] = set()
     for index, item in enumerate(value):
-        key = (
-            item if keys is None or not isinstance(item, dict) else {name: item[name] for name in keys if name in item}
-        )
+        key = item
+        if keys is not None:
+            if not isinstance(item, dict):
+                found.append(invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map"))
+                return
+            key = {name: item[name] for name in keys if name in item}
         mark = msgspec.json.encode(key, order="sorted")
         if mark in seen:
             shown = Raw(go_syntax(key)) if isinstance(key, dict | list) else key

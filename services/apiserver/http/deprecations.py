@@ -8,15 +8,17 @@ from services.apiserver.kinds.kind_model import Kind
 
 
 class _End(NamedTuple):
-    """From which minor release a version is deprecated, from which it is not served, and what is used instead."""
+    """The minor releases that first deprecate a version and first lack it; the version and the kind that replace it."""
 
     deprecated: int
     gone: int = 0
     instead: str = ""
+    kind: str = ""
 
 
 _END: Final[dict[tuple[str, str], _End]] = {
     ("v1", "ComponentStatus"): _End(19),
+    ("v1", "Endpoints"): _End(33, instead="discovery.k8s.io/v1", kind="EndpointSlice"),
     ("admissionregistration.k8s.io/v1beta1", ""): _End(16, 22, "admissionregistration.k8s.io/v1"),
     ("apiextensions.k8s.io/v1beta1", ""): _End(16, 22, "apiextensions.k8s.io/v1"),
     ("apiregistration.k8s.io/v1beta1", ""): _End(19, 22, "apiregistration.k8s.io/v1"),
@@ -58,4 +60,4 @@ def deprecation(kind: Kind) -> str:
     text = f"{version} {name} is deprecated in v1.{end.deprecated}+"
     if end.gone:
         text += f", unavailable in v1.{end.gone}+"
-    return f"{text}; use {end.instead} {name}" if end.instead else text
+    return f"{text}; use {end.instead} {end.kind or name}" if end.instead else text

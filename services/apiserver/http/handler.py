@@ -260,7 +260,7 @@ class HttpFace:
         if anonymous and self._open_info and path == INFO_PATH and http.method == "GET":
             return ANONYMOUS
         identity = self._authenticator.identify(http.headers, certificate, time.time())
-        other = impersonation(http.headers, path)
+        other = impersonation(http.headers)
         if other is None:
             return identity
         for access in impersonated_as(http.headers, other):

@@ -124,10 +124,10 @@ class PatchRequest:
         return self._finish(new)
 
     def _finish(self, new: Any) -> Manifest:
+        if not isinstance(new, dict):
+            text = f"json parse error: json: cannot unmarshal {patches.json_type(new)} into Go value of type struct"
+            raise status.bad_request(f"couldn't get version/kind; {text}")
         try:
-            if not isinstance(new, dict):
-                text = f"json parse error: json: cannot unmarshal {patches.json_type(new)} into Go value of type struct"
-                raise status.bad_request(f"couldn't get version/kind; {text}")
             return self._objects.decode(self._kind, new, None, self._call)
         except ApiError as e:
             if e.code != 400 or self.applies:

@@ -162,7 +162,7 @@ class Subresources:
         raw = await request.body()
 
         def make(old: Manifest) -> Manifest:
-            scale = self._new_scale(kind, old, raw, request.media, verb, info)
+            scale = self._new_scale(kind, old, raw, request.media, verb, info, strict=call.validation == "Strict")
             new = set_replicas(kind, clone(old), (scale.get("spec") or {}).get("replicas") or 0)
             revision = (scale.get("metadata") or {}).get("resourceVersion")
             new["metadata"]["resourceVersion"] = revision or ""
@@ -182,17 +182,17 @@ class Subresources:
         return Answer(200, msgspec.json.encode(scale_of(kind, obj)), warnings=call.warnings)
 
     def _new_scale(
-        self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo
+        self, kind: Kind, old: Manifest, raw: bytes, media: str | None, verb: str, info: RequestInfo, *, strict: bool
     ) -> Manifest:
         scale: Manifest
         if verb == "update":
             scale, sent = codec.decode_body(raw, media, _SCALE)
-            _check_scale(scale, sent)
+            _check_scale(scale, sent, strict=strict)
         else:
             form = codec.media_type(media)
             scale = _patched(scale_of(kind, old, strict=False), raw, form)
             try:
-                _check_scale(scale, None)
+                _check_scale(scale, None, strict=strict)
             except ApiError as e:
                 raise unfit(raw if form == STRATEGIC else msgspec.json.encode(scale), e) from e
         given = (scale.get("metadata") or {}).get("name")
@@ -291,8 +291,11 @@ def _only(sub: str, new: Manifest, old: Manifest) -> Manifest:
     return new
 
 
-def _check_scale(scale: Any, sent: bytes | None) -> None:
-    """Raise 400 for a body or a result of a patch that is no Scale; brings one into canonical form."""
+def _check_scale(scale: Any, sent: bytes | None, *, strict: bool) -> None:
+    """Raise 400 for a body or a result of a patch that is no Scale; brings one into canonical form.
+
+    A `strict` one has no fields that a Scale does not have.
+    """
     if not isinstance(scale, dict):
         raise status.bad_request("an object was expected")
     name, api_version = scale.get("kind") or "Scale", scale.get("apiVersion") or _SCALE_VERSIONS[0]
@@ -302,6 +305,10 @@ def _check_scale(scale: Any, sent: bytes | None) -> None:
         if name == "Scale":
             why = f'no kind "{name}" is registered for version "{api_version}" in scheme'
         raise status.bad_request(f'{name} in version "{version}" cannot be handled as a Scale: {why}')
+    if strict and (strange := schemas.unknown_fields(_SCALE, scale)):
+        texts = ", ".join(f'unknown field "{path}"' for path in strange)
+        text = f'Scale in version "v1" cannot be handled as a Scale: strict decoding error: {texts}'
+        raise status.bad_request(text)
     try:
         schemas.normalise(_SCALE, scale)
     except schemas.ShapeError as e:

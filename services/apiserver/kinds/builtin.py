@@ -43,11 +43,12 @@ _KEPT_BY_STATUS: Final = {
 
 _METADATA_CHECKS: Final = {
     "/LimitRange": (0, 1),
-    "/PersistentVolume": (0, 2),
+    "/Node": (1, 2),
+    "/PersistentVolume": (1, 2),
     "/PersistentVolumeClaim": (1, 2),
     "/PodTemplate": (1, 0),
-    "admissionregistration.k8s.io/MutatingWebhookConfiguration": (0, 1),
-    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": (0, 1),
+    "/Secret": (1, 2),
+    "/ServiceAccount": (1, 2),
     "apps/Deployment": (1, 0),
     "autoscaling/HorizontalPodAutoscaler": (1, 0),
     "batch/CronJob": (1, 0),
@@ -56,7 +57,7 @@ _METADATA_CHECKS: Final = {
     "extensions/Ingress": (1, 0),
     "networking.k8s.io/Ingress": (1, 0),
     "networking.k8s.io/IngressClass": (1, 0),
-    "node.k8s.io/RuntimeClass": (1, 0),
+    "node.k8s.io/RuntimeClass": (1, 2),
     "policy/PodDisruptionBudget": (0, 0),
     "rbac.authorization.k8s.io/ClusterRole": (1, 2),
     "rbac.authorization.k8s.io/ClusterRoleBinding": (1, 2),
@@ -94,7 +95,7 @@ class BuiltinKind(Kind):
     def __init__(self, resource: Resource, schema_name: str) -> None:
         super().__init__(resource)
         self.schema_name = schema_name
-        self.domain_finalizers = resource.group not in _ANY_FINALIZER
+        self.domain_finalizers = resource.group not in _ANY_FINALIZER and resource.kind != "Event"
         self._kept_by_status = _KEPT_BY_STATUS.get(f"{resource.group}/{resource.kind}", ())
         self.metadata_checks = _METADATA_CHECKS.get(f"{resource.group}/{resource.kind}", (1, 1))
         self._late: tuple[LateField, ...] = ()

@@ -93,7 +93,6 @@ _NAMED_IN = {
     ("networking.k8s.io", "Ingress"): "extensions",
     ("networking.k8s.io", "NetworkPolicy"): "extensions",
     ("policy", "PodSecurityPolicy"): "extensions",
-    ("events.k8s.io", "Event"): "",
 }
 _NAMED_BY_OWN = 22
 
@@ -140,7 +139,7 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("ResourceQuota", quota.ResourceQuota, V1, ("quota",), (STATUS,)),
         Row("Secret", config.Secret),
         Row("ServiceAccount", config.ServiceAccount, V1, ("sa",), (TOKEN,)),
-        Row("Service", service.Service, V1, ("svc",), (STATUS, _proxy("Service")), ALL, verbs=NO_COLLECTION),
+        Row("Service", service.Service, V1, ("svc",), (STATUS, _proxy("Service")), ALL),
     ),
     "admissionregistration.k8s.io": (
         Row("MutatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
@@ -163,7 +162,10 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("ReplicaSet", workloads.ReplicaSet, V1, ("rs",), (STATUS, SCALE), ALL),
         Row("StatefulSet", sets.StatefulSet, V1, ("sts",), (STATUS, SCALE), ALL),
     ),
-    "authentication.k8s.io": (Row("TokenReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),),
+    "authentication.k8s.io": (
+        Row("SelfSubjectReview", reviews.Review, {"v1": 28}, cluster=True, verbs=CREATE),
+        Row("TokenReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),
+    ),
     "authorization.k8s.io": (
         Row("LocalSubjectAccessReview", reviews.LocalAccessReview, BOTH, verbs=CREATE),
         Row("SelfSubjectAccessReview", reviews.SelfAccessReview, BOTH, cluster=True, verbs=CREATE),
@@ -274,6 +276,8 @@ def builtin_registry(profile: str = "current") -> Registry:
         kind.serve_as(release)
         kind.has_status = STATUS in row.subresources
         kind.status_group = _NAMED_IN.get((group, row.kind), group) if release < _NAMED_BY_OWN else group
+        if row.kind == "Event":
+            kind.status_group = ""  # It is checked as what it is stored as.
         priority, versions = priorities[group]
         registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
     return registry

@@ -209,6 +209,7 @@ class Kind:
             self.check_name,
             namespaced=self.resource.namespaced,
             domain_finalizers=self.domain_finalizers,
+            finalizers_too=not self.custom,
             as_update=as_update,
             as_new=as_new,
         )

@@ -21,7 +21,10 @@ class LateField(msgspec.Struct, frozen=True):
     instead: str | None = None
 
 
+_NEVER: Final = 1 << 31
+"""Since no release: the feature is off wherever it is not switched on."""
 _OF_PODS: Final = (
+    LateField("schedulingGroup", _NEVER),
     LateField("ephemeralContainers", 23),
     LateField("volumes[].ephemeral", 21),
     LateField("containers[].securityContext.procMount", 33, "Default"),
@@ -47,6 +50,9 @@ _FIELDS: Final[dict[str, tuple[LateField, ...]]] = {
     ),
     "autoscaling/horizontalpodautoscalers": (LateField("spec.metrics[].containerResource", 27),),
     "batch/jobs": (LateField("spec.ttlSecondsAfterFinished", 21),),
+    "/nodes": (LateField("spec.configSource", _NEVER),),
+    "apps/statefulsets": (LateField("spec.updateStrategy.rollingUpdate.maxUnavailable", _NEVER),),
+    "coordination.k8s.io/leases": (LateField("spec.preferredHolder", _NEVER), LateField("spec.strategy", _NEVER)),
     "discovery.k8s.io/endpointslices": (
         LateField("endpoints[].nodeName", 21),
         LateField("endpoints[].conditions.serving", 22),

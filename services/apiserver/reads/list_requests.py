@@ -1,6 +1,7 @@
 """Which objects a list request gets: of now or of an earlier revision, all or one page, by its selectors."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -124,7 +125,7 @@ def _captured(store: Reads, kind: Kind, namespace: str, options: ListOptions, se
         if single and at:
             found = islice(found, 1)
         # One more than the page tells whether another follows.
-        entries = list(islice(found, limit + 1) if paged else found)
+        entries = list(islice(found, min(limit, sys.maxsize - 1) + 1) if paged else found)
         total = store.count(*plural, at, start) if paged else 0
     except Compacted as gone:
         raise _too_old(token) from gone

@@ -28,14 +28,18 @@ _ANSWER_OBJECT = {
     "/podtemplates",
     "/resourcequotas",
     "/serviceaccounts",
+    "/services",
     "policy/podsecuritypolicies",
     "storage.k8s.io/csidrivers",
     "storage.k8s.io/csinodes",
     "storage.k8s.io/storageclasses",
     "storage.k8s.io/volumeattachments",
 }
-_SERVICES = "/services"
 _PROTECTED = ("default", "kube-system", "kube-public")
+_PODS_OF_JOBS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _SHOWN = {"uid": "UID", "resourceVersion": "ResourceVersion"}
 
 
@@ -67,6 +71,9 @@ class Deleter:
         call.dry_run = call.dry_run or options.dry_run
         call.options = options.raw
         objects = self._objects
+        kept = kind.store_key == "batch/jobs" and options.policy is None and options.orphan is None
+        if kept and _PODS_OF_JOBS not in call.warnings:
+            call.warnings.append(_PODS_OF_JOBS)
         if kind.store_key == "/namespaces" and name in _PROTECTED:
             raise status.forbidden(kind.resource, name, "this namespace may not be deleted")
         for _ in range(64):
@@ -130,8 +137,7 @@ class Deleter:
         finalizers = list(meta.get("finalizers") or [])
         wanted = finalizers_of(kind, finalizers, options)
         if not (graceful or wanted):
-            await self._remove(kind, entry, call)
-            return self._answer(kind, entry, old), True
+            return self._answer(kind, await self._remove(kind, entry, call), old), True
         marked = dict(meta)
         if wanted:
             marked["finalizers"] = wanted
@@ -145,15 +151,12 @@ class Deleter:
         if marked != meta:
             new = {**old, "metadata": marked}
             if call.dry_run:
-                return (self._answer(kind, entry, old) if kind.store_key == _SERVICES else new), False
+                return new, False
             current = await self._objects.store.put(entry.key, kind.to_store(new), entry.revision)
             self._objects.audit.write(call, "delete", current, entry)
         if wanted or grace > 0:
-            if kind.store_key == _SERVICES:
-                return self._answer(kind, current, old), False
             return current, False
-        await self._remove(kind, current, call)
-        return self._answer(kind, current, kind.from_store(current.obj)), True
+        return self._answer(kind, await self._remove(kind, current, call), kind.from_store(current.obj)), True
 
     async def _begin(
         self, kind: Kind, entry: Entry, old: Manifest, first: Begin, options: DeleteOptions, call: Call
@@ -183,13 +186,15 @@ class Deleter:
             return entry
         return status.success(kind.resource, entry.key.name, old["metadata"]["uid"])
 
-    async def _remove(self, kind: Kind, entry: Entry, call: Call) -> None:
+    async def _remove(self, kind: Kind, entry: Entry, call: Call) -> Entry:
+        """Remove an object, and return what it was at last: under the revision of its removal, where there is one."""
         if call.dry_run:
-            return
+            return entry
         gone = await self._objects.store.delete(entry.key, entry.obj, entry.revision)
         self._objects.audit.write(call, "delete", gone, entry)
-        if kind.store_key == _SERVICES:
+        if kind.store_key == "/services":
             await self._remove_endpoints(entry.key, call)
+        return gone
 
     async def _remove_endpoints(self, service: Key, call: Call) -> None:
         """The addresses behind a service go with it."""

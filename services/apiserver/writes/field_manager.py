@@ -31,6 +31,7 @@ _ATOMIC = (
     "io.k8s.api.core.v1.SecretReference",
     "io.k8s.api.core.v1.TopologySelectorTerm",
     "io.k8s.api.core.v1.TypedLocalObjectReference",
+    "io.k8s.api.rbac.v1.RoleRef",
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
 )
 

@@ -6,7 +6,7 @@ accepted by the store only if that state is still the present one; otherwise it 
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import FieldError, Raw, invalid
@@ -36,6 +36,14 @@ Outcome = Entry | Manifest
 
 Make = Callable[[Manifest], Manifest]
 
+
+class Allocate(Protocol):
+    """Fills what the server gives out into a new state (of `old`, None: of nothing); a dry run reserves nothing."""
+
+    def __call__(self, kind: Kind, new: Manifest, old: Manifest | None, *, dry_run: bool) -> None:
+        """Raise 422 when the object asks for something that it cannot have."""
+
+
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _UNKEPT = ("clusterName", "selfLink")
 _SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", *_UNKEPT)
@@ -54,7 +62,7 @@ class Objects:
         self.audit = audit
         self.aside = WorkAside()
         """Does what takes long with large objects."""
-        self.allocate: Callable[[Kind, Manifest, Manifest | None], None] | None = None
+        self.allocate: Allocate | None = None
         """Fills in what the server gives out (cluster IPs, node ports), between preparing and checking."""
         self.remove_now: Callable[[Kind, Entry, Manifest, Call], Awaitable[None]] | None = None
         """Set by the deleter: removes an object whose last finalizer an update took away."""
@@ -171,24 +179,24 @@ class Objects:
             kind.prepare_create(obj)
         else:
             await self.aside.run(user, size, kind.prepare_create, obj)
-        if self.allocate is not None and not call.dry_run:
-            self.allocate(kind, obj, None)
+        if self.allocate is not None:
+            self.allocate(kind, obj, None, dry_run=call.dry_run)
         if light:
             _check_new(kind, obj)
         else:
             await self.aside.run(user, size, _check_new, kind, obj)
         attributes.new, attributes.name = obj, meta["name"]
         await self.admission.validate(attributes)
-        if not apply and revision and revision.isascii() and revision.isdigit() and int(revision):
+        stored = not (apply or call.dry_run)
+        if stored and revision and revision.isascii() and revision.isdigit() and int(revision):
             raise status.internal("resourceVersion should not be set on objects to be created")
         call.warnings += kind.warnings(obj)
         key = self.key(kind, namespace, meta["name"])
         if call.dry_run:
             self._refuse_taken(kind, key)
             return obj
-        stored = kind.to_store(obj)
         try:
-            entry = await self.store.put(key, stored, 0)
+            entry = await self.store.put(key, kind.to_store(obj), 0)
         except Conflict:
             self._refuse_taken(kind, key)
             raise status.already_exists(kind.resource, key.name) from None
@@ -306,7 +314,7 @@ class Objects:
         if subresource in ("", "scale"):
             await self.aside.run(user, size, kind.prepare_update, new, old)
             if self.allocate is not None:
-                self.allocate(kind, new, old)
+                self.allocate(kind, new, old, dry_run=call.dry_run)
         await self.aside.run(user, size, _check_changed, kind, new, old, subresource)
         attributes.new = new
         if not admitted:

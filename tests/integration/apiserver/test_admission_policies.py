@@ -111,6 +111,14 @@ async def test_expressions_see_the_request(client: Any, expression: str, holds: 
     assert (code == 201) is holds, text
 
 
+async def replaced(client: Any, path: str, obj: dict[str, Any]) -> int:
+    """The code of a PUT that names the revision which it replaces, as one of these kinds must."""
+    _, held = await client("GET", path)
+    meta = {**obj["metadata"], "resourceVersion": held["metadata"]["resourceVersion"]}
+    code, _ = await client("PUT", path, {**obj, "metadata": meta})
+    return int(code)
+
+
 async def test_failures_follow_the_failure_policy(client: Any) -> None:
     expressions = ("object.data.nope == 'x'", "variables.v")
     wanted = {"variables": [{"name": "v", "expression": "object.data.gone == ''"}]}
@@ -119,7 +127,7 @@ async def test_failures_follow_the_failure_policy(client: Any) -> None:
     text = "expression 'object.data.nope == 'x'' resulted in error: no such key: nope"
     assert await create(client, a="1") == (422, f'configmaps "x" is forbidden: {DENIED}{text}')
     made["spec"]["failurePolicy"] = "Ignore"
-    assert (await client("PUT", f"{POLICIES}/p", made))[0] == 200
+    assert (await replaced(client, f"{POLICIES}/p", made)) == 200
     assert (await create(client, a="1"))[0] == 201
 
 
@@ -137,7 +145,7 @@ async def test_bindings_narrow_what_is_checked(client: Any) -> None:
     assert (await create(client))[0] == 201
     assert (await client("POST", "/api/v1/namespaces/strict/configmaps", config("x")))[0] == 422
     excluded = {"excludeResourceRules": [{**RULE, "resourceNames": ["x"]}]}
-    assert (await client("PUT", f"{BINDINGS}/b", binding(matchResources=excluded)))[0] == 200
+    assert (await replaced(client, f"{BINDINGS}/b", binding(matchResources=excluded))) == 200
     assert (await create(client))[0] == 201
     assert (await client("POST", CM, config("y")))[0] == 422
 
@@ -150,14 +158,14 @@ async def test_parameters_by_name_and_by_selector(client: Any) -> None:
     assert (await create(client, a="1"))[0] == 201
     assert (await create(client, a="1", b="2"))[0] == 422
     ref = {"selector": {"matchLabels": {"l": "1"}}, "parameterNotFoundAction": "Deny"}
-    assert (await client("PUT", f"{BINDINGS}/b", binding(paramRef=ref)))[0] == 200
+    assert (await replaced(client, f"{BINDINGS}/b", binding(paramRef=ref))) == 200
     assert (await create(client, a="1", b="2"))[0] == 422
     ref = {"selector": {"matchLabels": {"l": "2"}}, "parameterNotFoundAction": "Deny"}
-    assert (await client("PUT", f"{BINDINGS}/b", binding(paramRef=ref)))[0] == 200
+    assert (await replaced(client, f"{BINDINGS}/b", binding(paramRef=ref))) == 200
     text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
     assert await create(client) == (422, f'configmaps "x" is forbidden: {DENIED}{text}')
     ref["parameterNotFoundAction"] = "Allow"
-    assert (await client("PUT", f"{BINDINGS}/b", binding(paramRef=ref)))[0] == 200
+    assert (await replaced(client, f"{BINDINGS}/b", binding(paramRef=ref))) == 200
     assert (await create(client, a="1", b="2"))[0] == 201
 
 

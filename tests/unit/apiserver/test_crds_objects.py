@@ -319,3 +319,19 @@ def test_a_deprecated_version_warns() -> None:
     kind = kind_of({}, deprecated=True)
     assert kind.warnings(gear({})) == ["g.example.com/v1 Gear is deprecated"]
     assert kind_of({}).warnings(gear({})) == []
+
+
+def test_objects_in_what_should_be_no_list_have_unknown_fields() -> None:
+    kept = {"x-kubernetes-preserve-unknown-fields": True}
+    kind = kind_of({"i": INTEGER, "l": {"type": "array", "items": {"type": "object", "properties": {}}}, "k": kept})
+    obj = gear({"i": [{"a": 1}, 5], "l": [{"b": 1}], "k": [{"c": 1}]})
+    assert kind.unknown_fields(obj) == ["spec.i[0].a", "spec.l[0].b"]
+
+
+def test_item_of_a_map_list_that_is_no_object_is_refused_once() -> None:
+    items = {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]}
+    keyed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    found = [str(error) for error in kind_of({"l": keyed}).validate_create(gear({"l": ["a", "a"]}))]
+    text = 'spec.l[0]: Invalid value: "a": must be an object for an array of list-type map'
+    assert [error for error in found if "list-type map" in error] == [text]
+    assert len(found) == 3

@@ -48,6 +48,7 @@ def test_versions_that_end_are_told_in_every_release(api_version: str, name: str
 @pytest.mark.parametrize(
     ("api_version", "name", "text"),
     [
+        ("v1", "Endpoints", "is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ("batch/v1beta1", "CronJob", "is deprecated in v1.21+, unavailable in v1.25+; use batch/v1 CronJob"),
         ("policy/v1beta1", "PodSecurityPolicy", "is deprecated in v1.21+, unavailable in v1.25+"),
         ("events.k8s.io/v1beta1", "Event", "is deprecated in v1.22+, unavailable in v1.25+"),
@@ -67,4 +68,4 @@ def test_every_beta_of_a_newest_server_is_deprecated() -> None:
     betas = [kind for kind in OF_TODAY.all() if "beta" in kind.resource.version]
     assert [kind.resource for kind in betas if not deprecation(kind)] == []
     stable = [kind for kind in OF_TODAY.all() if "beta" not in kind.resource.version]
-    assert {kind.resource.kind for kind in stable if deprecation(kind)} == {"ComponentStatus"}
+    assert {kind.resource.kind for kind in stable if deprecation(kind)} == {"ComponentStatus", "Endpoints"}

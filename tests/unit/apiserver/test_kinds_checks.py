@@ -17,7 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
     required,
 )
 from services.apiserver.kinds.checks import containers as container_checks
-from services.apiserver.kinds.checks import schedules as cron
+from services.apiserver.kinds.checks.job_specs import schedule_problem
 from services.apiserver.kinds.kind_model import Kind
 from tests.support.builtin_kinds import created, kind_named, kind_of
 from tests.support.case_files import Case, cases_of
@@ -128,7 +128,7 @@ def test_update_keeps_uid_and_adds_no_finalizers_in_deletion() -> None:
     [
         ("v1", "ConfigMap", True, 3),
         ("v1", "ConfigMap", False, 2),
-        ("v1", "PersistentVolume", True, 3),
+        ("v1", "PersistentVolume", True, 4),
         ("v1", "PersistentVolumeClaim", True, 4),
         ("apps/v1", "Deployment", True, 2),
         ("policy/v1", "PodDisruptionBudget", True, 1),
@@ -183,7 +183,7 @@ def test_pod_update_changes_images_only() -> None:
 
 @pytest.mark.parametrize("schedule", ["* * * * *", "*/5 1-3 * JAN mon", "@daily", "@every 1h30m", "TZ=UTC 0 0 * * 0"])
 def test_valid_schedules(schedule: str) -> None:
-    assert cron.problem(schedule) == ""
+    assert schedule_problem(schedule) == ""
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_valid_schedules(schedule: str) -> None:
     ],
 )
 def test_invalid_schedules_say_what_is_wrong(schedule: str, text: str) -> None:
-    assert cron.problem(schedule) == text
+    assert schedule_problem(schedule) == text
 
 
 def test_decided_conditions_of_a_signing_request_stay() -> None:

@@ -205,9 +205,6 @@ def test_given_up_field_of_another_manager_is_kept() -> None:
         (thing(spec={"plain": "x"}), ".spec.plain: expected list, got &{x}"),
         (thing(spec={"items": [{"name": "x", "n": "bad"}]}),
          ".spec.items[0].n: expected numeric (int or float), got *value.valueUnstructured"),
-        (thing(spec={"items": [{"image": "x"}]}),
-         ('.spec.items: element 0: associative list with keys has an element that omits key field "name" '
-         "(and doesn't have default value)")),
     ],
 )  # fmt: skip
 def test_configurations_that_do_not_fit_are_refused(config: dict, text: str) -> None:

@@ -167,14 +167,14 @@ def test_merge_patch_sets_every_value_and_removes_every_null(original: dict, pat
 def test_merge_patch_goes_into_maps_and_replaces_lists() -> None:
     before = {"m": {"a": 1, "b": {"c": 1}}, "l": [1, 2], "s": "x"}
     patch = {"m": {"a": None, "b": {"d": 2}}, "l": [3, None], "s": {"t": 1, "n": None}}
-    assert merge_patch(before, patch) == {"m": {"b": {"c": 1, "d": 2}}, "l": [3], "s": {"t": 1}}
+    assert merge_patch(before, patch) == {"m": {"b": {"c": 1, "d": 2}}, "l": [3, None], "s": {"t": 1}}
 
 
 @pytest.mark.parametrize("patch", ["x", None, 5, True])
 def test_merge_patch_wants_an_object_or_a_list(patch: object) -> None:
     with pytest.raises(PatchError):
         merge_patch({}, patch)
-    assert merge_patch({"a": 1}, [1, None, {"b": None}]) == [1, {}]
+    assert merge_patch({"a": 1}, [1, None, {"b": None}]) == [1, None, {}]
 
 
 def test_null_is_a_json_patch_of_no_operations() -> None:

@@ -57,7 +57,7 @@ def test_annotation_that_holds_no_metrics_is_refused(text: str) -> None:
 
 def test_annotation_may_hold_no_metrics_at_all() -> None:
     kind = kind_of("autoscaling/v1", "HorizontalPodAutoscaler")
-    reference = {"kind": "Deployment", "name": "d"}
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
     spec = {"maxReplicas": 1, "scaleTargetRef": reference}
     made = created(kind, {"metadata": {"annotations": {METRICS: "null"}}, "spec": spec})
     assert kind.validate_create(made) == []

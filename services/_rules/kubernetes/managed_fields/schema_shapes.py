@@ -103,15 +103,8 @@ class Shape:
             )
         chosen: dict[str, Any] = {}
         for key in keys:
-            given = item.get(key, MISSING)
-            if given is MISSING:
-                given = self._defaults.get(key, MISSING)
-            if given is MISSING:
-                raise ShapeError(
-                    f"{path_text(path)}: element {index}: associative list with keys has an element that omits key "
-                    f'field "{key}" (and doesn\'t have default value)'
-                )
-            chosen[key] = given
+            # An item without a key that has no default is one whose key is null; the rules of its kind refuse it.
+            chosen[key] = item.get(key, self._defaults.get(key))
         return key_element(chosen)
 
 

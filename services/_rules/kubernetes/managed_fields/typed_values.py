@@ -242,8 +242,6 @@ def _merge(shape: Shape, live: Any, config: Any, path: Path) -> Any:
                 _merge(inner, left.get(element, MISSING), right.get(element, MISSING), (*path, element))
                 for element in dict.fromkeys((*left, *right))
             ]
-    if config is None and isinstance(live, dict | list):
-        return live
     return config
 
 

@@ -89,7 +89,7 @@ def merge_patch(original: Manifest, patch: Any) -> Any:
     Raises PatchError when the patch is neither an object nor a list.
     """
     if isinstance(patch, list):
-        return without_nulls(patch)
+        return _without_null_members(patch)
     if not isinstance(patch, dict):
         raise PatchError("Invalid JSON Patch")
     return _merge(original, patch)
@@ -156,8 +156,15 @@ def _merge(original: Mapping[str, Any], patch: Mapping[str, Any]) -> Manifest:
         if isinstance(current, dict):
             result[key] = _merge(current, value) if isinstance(value, dict) else value
         else:
-            result[key] = without_nulls(value)
+            result[key] = _without_null_members(value)
     return result
+
+
+def _without_null_members(value: Any) -> Any:
+    """Return a value without the members that are null; a list keeps its items, and so their places."""
+    if isinstance(value, dict):
+        return {key: _without_null_members(item) for key, item in value.items() if item is not None}
+    return [_without_null_members(item) for item in value] if isinstance(value, list) else value
 
 
 def without_nulls(value: Any) -> Any:

@@ -168,8 +168,7 @@ class _Merger:
     def _list(self, original: list[Any], patch: list[Any], field: _Field) -> list[Any]:
         """Merge one list into another."""
         if field.strategy != "merge":
-            taken: list[Any] = self._taken(patch)
-            return taken
+            return patch
         if not original and not patch:
             return original
         if _check_elements(original, patch) != "map":
@@ -180,8 +179,9 @@ class _Merger:
         if not field.key:
             raise PatchError(f"cannot merge lists without merge key for {field.schema.get('title', 'schema')}")
         original, changes = self._list_directives(original, patch, field.key)
-        merged = self._items(original, changes, field)
-        return element_order(merged, changes, original, field.key)
+        merged, added = self._items(original, changes, field)
+        ordered = element_order(merged, changes, original, field.key)
+        return [self._taken(item) if id(item) in added else item for item in ordered]
 
     def _list_directives(self, original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
         changes: list[Any] = []
@@ -206,8 +206,9 @@ class _Merger:
             original = [one for one in original if key not in one or identity(one[key]) not in gone]
         return original, changes
 
-    def _items(self, original: list[Any], changes: list[Any], field: _Field) -> list[Any]:
-        merged = list(original)
+    def _items(self, original: list[Any], changes: list[Any], field: _Field) -> tuple[list[Any], set[int]]:
+        """Merge items by key; also return the ids of those that are new, as the patch has them."""
+        merged, added = list(original), set[int]()
         places: dict[Any, int] = {}
         for at, item in enumerate(original):
             if field.key in item:
@@ -219,10 +220,12 @@ class _Merger:
             found = places.get(name)
             if found is None:
                 places[name] = len(merged)
-                merged.append(self._taken(item))
+                merged.append(item)
+                added.add(id(item))
             else:
+                added.discard(id(merged[found]))
                 merged[found] = self.map(merged[found], item, field.schema)
-        return merged
+        return merged, added
 
     def _field(self, schema: Schema, name: str) -> _Field:
         properties = schema.get("properties")

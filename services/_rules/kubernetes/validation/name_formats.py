@@ -194,6 +194,15 @@ def port_name(value: str) -> list[str]:
     return found
 
 
+_PATH_PART = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_is_path_part = re.compile(_PATH_PART).fullmatch
+
+
+def path_part(value: str) -> list[str]:
+    """Return what keeps the value from being the part of a domain-prefixed path behind the domain."""
+    return [] if _is_path_part(value) else [f"Invalid path (regex used for validation is '{_PATH_PART}')"]
+
+
 def path_segment(value: str) -> list[str]:
     """Return what keeps the value from being one segment of a path (names of RBAC objects)."""
     if value in (".", ".."):

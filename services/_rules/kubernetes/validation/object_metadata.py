@@ -162,13 +162,15 @@ def check_update(
     *,
     namespaced: bool,
     domain_finalizers: bool = False,
+    finalizers_too: bool = False,
     as_update: int = 1,
     as_new: int = 0,
 ) -> list[FieldError]:
     """Return what is wrong with the metadata of an update; the arguments not said here as for `check_create`.
 
     Every update is checked once; a kind checks it `as_update` times besides, and `as_new` times as a new object's.
-    Clients read each error as often as it is found. Finalizers are looked at by the checks of kinds only.
+    Clients read each error as often as it is found. Names of finalizers are looked at by checks of kinds only, as an
+    update with `finalizers_too`.
     """
     meta, before = new["metadata"], old["metadata"]
     found: list[FieldError] = []
@@ -191,11 +193,12 @@ def check_update(
     if not meta.get("resourceVersion"):
         found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
     found += apply(_LASTING, meta, "metadata")
-    if not found and not finalizers:
+    if not found and not finalizers and not meta.get("generateName"):
         return []
     found *= 1 + as_update
-    if domain_finalizers:
-        found += [*_without_domains(finalizers, "metadata.finalizers")] * as_update
+    if finalizers_too:
+        check = _domain_finalizers if domain_finalizers else _finalizers
+        found += check(finalizers, "metadata.finalizers") * as_update
     if as_new:
         fresh = check_create(meta, check_name, namespaced=namespaced, domain_finalizers=domain_finalizers)
         found += fresh * as_new

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
-from services._rules.kubernetes.validation.field_rules import Rules, each, formed, inside, not_negative, valid
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required, too_long
+from services._rules.kubernetes.validation.field_rules import (
+    Rules,
+    choice,
+    each,
+    formed,
+    inside,
+    needed,
+    not_negative,
+    number,
+    text,
+    unique,
+    valid,
+)
 
 _SPECIAL: Final = (
     ("is_unspecified", "may not be unspecified (0.0.0.0 or ::)"),
@@ -31,6 +44,38 @@ def counts(fields: tuple[str, ...], part_of_replicas: tuple[str, ...] = ()) -> R
         return found
 
     return (not_negative(*fields), parts)
+
+
+_LONGEST_REASON: Final = 1024
+_LONGEST_MESSAGE: Final = 32768
+_is_reason = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?").fullmatch
+
+
+def _reason(condition: Manifest, path: str) -> Errors:
+    reason, field = condition.get("reason", ""), f"{path}.reason"
+    if not reason:
+        yield required(field, "must be set")
+    elif not _is_reason(reason):
+        text = "a condition reason must start with alphabetic character, optionally followed by a string of "
+        yield invalid(field, reason, f"{text}alphanumeric characters or '_,:', and must end with one of them or '_'")
+    if len(reason) > _LONGEST_REASON:
+        yield too_long(field, reason, _LONGEST_REASON)
+    if len(message := condition.get("message", "")) > _LONGEST_MESSAGE:
+        yield too_long(f"{path}.message", message, _LONGEST_MESSAGE)
+
+
+STATES: Final = choice("status", ("False", "True", "Unknown"), blank=True)
+"""Rule of a condition: it holds, it does not, or that is not known."""
+CONDITIONS: Final = each(
+    "conditions",
+    text("type", names.qualified, blank=True),
+    unique("type"),
+    STATES,
+    number("observedGeneration", 0),
+    needed("lastTransitionTime", detail="must be set"),
+    _reason,
+)
+"""Rule of a status: its conditions are those that Kubernetes describes for all kinds (meta/v1)."""
 
 
 def parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -17,6 +17,7 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     Check,
+    ListCheck,
     Rules,
     apply,
     choice,
@@ -92,7 +93,8 @@ def _field_requirement(item: Manifest, field: str) -> Errors:
         yield from [invalid(f"{field}.values[{index}]", value, message) for message in names.subdomain(value)]
 
 
-def _values(item: Manifest, field: str) -> list[FieldError]:
+def label_values(item: Manifest, field: str) -> list[FieldError]:
+    """Return which values of an expression no label can have."""
     return [
         invalid(f"{field}.values[{index}]", value, message)
         for index, value in enumerate(item.get("values") or ())
@@ -105,21 +107,49 @@ _FIELDS = each("matchFields", _field_requirement)
 _TERM = (each("matchExpressions", _EXPRESSION), _FIELDS)
 _NO_TERMS = needed("nodeSelectorTerms", detail="must have at least one node selector term")
 NODE_SELECTOR = (_NO_TERMS, each("nodeSelectorTerms", *_TERM))
-_NODES_OF_GOOD_VALUES = (_NO_TERMS, each("nodeSelectorTerms", each("matchExpressions", _EXPRESSION, _values), _FIELDS))
+_NODES_OF_GOOD_VALUES = (
+    _NO_TERMS,
+    each("nodeSelectorTerms", each("matchExpressions", _EXPRESSION, label_values), _FIELDS),
+)
 _WEIGHT = number("weight", 1, 100, "must be in the range 1-100", absent=0)
 _NAMED_SINCE = 21  # the first minor release whose errors name the selector of an affinity by its field
 _VALUES_SINCE = 27  # the first one that refuses values of selectors that no label can have
 
 
-def _good_selector(value: Manifest, field: str) -> list[FieldError]:
+def good_selector(value: Manifest, field: str) -> list[FieldError]:
+    """Return what is wrong with a label selector, down to values that no label can have."""
     found = label_selector(value, field)
     for index, item in enumerate(value.get("matchExpressions") or ()):
-        found += _values(item, f"{field}.matchExpressions[{index}]")
+        found += label_values(item, f"{field}.matchExpressions[{index}]")
     return found
 
 
+def _label_keys(name: str) -> ListCheck:
+    """Rule of labels of the pod itself that a term compares, beside its selector."""
+
+    def check(term: Manifest, path: str) -> list[FieldError]:
+        keys, field = term.get(name) or (), f"{path}.{name}"
+        if keys and term.get("labelSelector") is None:
+            return [forbidden(field, "must not be specified when labelSelector is not set")]
+        return [
+            invalid(f"{field}[{index}]", key, problem)
+            for index, key in enumerate(keys)
+            for problem in names.qualified(key)
+        ]
+
+    return check
+
+
+def _compared_twice(term: Manifest, path: str) -> Errors:
+    differing = set(term.get("mismatchLabelKeys") or ())
+    for index, key in enumerate(term.get("matchLabelKeys") or ()):
+        if key in differing:
+            text = "exists in both matchLabelKeys and mismatchLabelKeys"
+            yield invalid(f"{path}.matchLabelKeys[{index}]", key, text)
+
+
 def _selector(release: int, name: str) -> Check:
-    check = inside(name, _good_selector if release >= _VALUES_SINCE else label_selector)
+    check = inside(name, good_selector if release >= _VALUES_SINCE else label_selector)
     if release >= _NAMED_SINCE:
         return check
     return lambda item, field: label_selector(item.get(name), f"{field}.matchExpressions")
@@ -130,10 +160,13 @@ def affinity(release: int) -> Rules:
     """Return the rules of an affinity, as a release has them."""
     term = (
         _selector(release, "labelSelector"),
-        inside("namespaceSelector", _good_selector),
+        inside("namespaceSelector", good_selector),
         every("namespaces", formed(names.label), shown_as="namespace"),
         needed("topologyKey", detail="can not be empty"),
         text("topologyKey", names.qualified, blank=True),
+        _label_keys("matchLabelKeys"),
+        _label_keys("mismatchLabelKeys"),
+        _compared_twice,
     )
     of_pods = (
         each(REQUIRED, *term),
@@ -177,7 +210,7 @@ def _least_domains(item: Manifest, field: str) -> Errors:
 @lru_cache(maxsize=8)
 def spread(release: int) -> Rules:
     """Return the rules by which a pod spec's constraints of spreading are checked, as a release has them."""
-    selectors = (inside("labelSelector", _good_selector),) if release >= _VALUES_SINCE else ()
+    selectors = (inside("labelSelector", good_selector),) if release >= _VALUES_SINCE else ()
     constraint = (
         number("maxSkew", 1, detail="must be greater than zero", absent=0),
         needed("topologyKey", detail="can not be empty"),
@@ -185,6 +218,7 @@ def spread(release: int) -> Rules:
         _least_domains,
         choice("nodeAffinityPolicy", ("Honor", "Ignore")),
         choice("nodeTaintsPolicy", ("Honor", "Ignore")),
+        _label_keys("matchLabelKeys"),
         *selectors,
     )
     return (each("topologySpreadConstraints", *constraint), inside("topologySpreadConstraints", _spread_twice))

@@ -19,6 +19,7 @@ from services._rules.kubernetes.validation.field_errors import (
     not_found,
     not_supported,
     required,
+    too_many,
 )
 from services._rules.kubernetes.validation.field_rules import (
     PORT_RANGE,
@@ -31,6 +32,7 @@ from services._rules.kubernetes.validation.field_rules import (
     inside,
     needed,
     number,
+    repeated,
     text,
 )
 from services.apiserver.kinds.checks import handlers, resources, security_contexts
@@ -124,6 +126,33 @@ def _message_policy(value: Manifest, field: str) -> list[FieldError]:
     return [invalid(place, policy, _POLICY_TEXT) if policy else required(place, _POLICY_TEXT)]
 
 
+_MOST_RULES: Final = 20
+_MOST_CODES: Final = 255
+_RESTARTS: Final = ("Restart", "RestartAllContainers")
+_EXIT_CODES: Final = (choice("operator", ("In", "NotIn"), blank=True), needed("values", detail="must be specified"))
+
+
+def _restart_rules(value: Manifest, field: str) -> Errors:
+    rules, place = value.get("restartPolicyRules") or [], f"{field}.restartPolicyRules"
+    if rules and value.get("restartPolicy") is None:
+        yield required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
+    if len(rules) > _MOST_RULES:
+        yield too_many(place, len(rules), _MOST_RULES)
+    for index, rule in enumerate(rules):
+        where, codes = f"{place}[{index}]", rule.get("exitCodes")
+        if rule.get("action", "") not in _RESTARTS:
+            yield not_supported(f"{where}.action", rule.get("action", ""), _RESTARTS)
+        if codes is None:
+            yield required(f"{where}.exitCodes", "must be specified")
+            continue
+        yield from apply(_EXIT_CODES, codes, f"{where}.exitCodes")
+        values = codes.get("values") or []
+        if len(values) > _MOST_CODES:
+            yield too_many(f"{where}.exitCodes.values", len(values), _MOST_CODES)
+        for again in repeated(values):
+            yield duplicate(f"{where}.exitCodes.values[{again}]", values[again])
+
+
 @lru_cache(maxsize=8)
 def _common(release: int) -> Rules:
     """The rules that all containers have in common."""
@@ -141,6 +170,7 @@ def _common(release: int) -> Rules:
         inside("resizePolicy", _resize),
         inside("securityContext", _privileged, *security_contexts.CONTAINER),
         choice("restartPolicy", ("Always", "Never", "OnFailure")),
+        _restart_rules,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
@@ -21,47 +20,17 @@ from services._rules.kubernetes.validation.field_rules import (
     Rules,
     apply,
     choice,
-    every,
+    each,
     given,
     inside,
-    listed,
     needed,
     only_if,
     text,
     unwanted,
-    valid,
 )
-from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_selector
-from services.apiserver.kinds.checks.volumes import SOURCES, driver, one_source
-
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
-
-_positive = valid(lambda value: quantity.parse(value).nano > 0, "must be greater than zero")
-_MODES = (
-    needed("accessModes", detail="at least 1 access mode is required"),
-    every("accessModes", listed((*ACCESS_MODES, "ReadWriteOncePod"), shown=ACCESS_MODES)),
-)
-_CLASS = (text("storageClassName", names.subdomain), choice("volumeMode", ("Block", "Filesystem")))
-
-
-def size_of(spec: Manifest) -> Any:
-    """Return the size that a claim asks for; None when it does not."""
-    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-
-
-def _sized(spec: Manifest, path: str) -> list[FieldError]:
-    size, field = size_of(spec), f"{path}.resources[storage]"
-    return [required(field)] if size is None else list(_positive(size, field))
-
-
-def _data_source(source: Manifest, path: str) -> Errors:
-    yield from needed("name", "kind")(source, path)
-    if not source.get("apiGroup") and source.get("kind", "") != "PersistentVolumeClaim":
-        text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        yield invalid(path, source.get("kind", ""), text)
-
-
-CLAIM = (inside("selector", label_selector), *_MODES, _sized, *_CLASS, inside("dataSource", _data_source))
+from services.apiserver.kinds.checks.affinities import NODE_SELECTOR, label_values
+from services.apiserver.kinds.checks.claim_specs import CLASS, KNOWN_MODES, is_positive
+from services.apiserver.kinds.checks.volumes import SEVERAL, SOURCES, driver, one_source
 
 
 def basic_amounts(values: Manifest, path: str) -> Errors:
@@ -79,7 +48,7 @@ def _capacity(spec: Manifest, path: str) -> list[FieldError]:
         found.append(not_supported(field, sorted(capacity), ("storage",)))
     found += basic_amounts(capacity, field)
     for name, value in capacity.items():
-        found += _positive(value, f"{field}[{name}]")
+        found += is_positive(value, f"{field}[{name}]")
     return found
 
 
@@ -118,8 +87,33 @@ def _initiators(source: Manifest, path: str) -> Errors:
     yield from inside("secretRef", needed("name"))(source, path)
 
 
+_IN_ORDER = (
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+)
+"""The sources in the order in which the first of several is the one that counts."""
 _SOURCES: Mapping[str, Rules] = {
-    **SOURCES,
+    **{name: SOURCES[name] for name in _IN_ORDER},
     "azureFile": (*SOURCES["azureFile"], _namespace_of_secret),
     "cinder": (needed("volumeID"), _SECRET),
     "csi": (inside("driver", driver, absent=""), needed("volumeHandle"), *_CSI_SECRETS),
@@ -128,7 +122,18 @@ _SOURCES: Mapping[str, Rules] = {
     "storageos": (*SOURCES["storageos"][:2], _SECRET),
 }
 """Rules of the sources of persistent volumes, which name the namespaces of Secrets where those of pods do not."""
-_SOURCE = one_source(_SOURCES)
+_ONE_SOURCE = one_source(_SOURCES)
+
+
+def _source(spec: Manifest, path: str) -> list[FieldError]:
+    found = _ONE_SOURCE(spec, path)
+    if forbidden(f"{path}.flexVolume", SEVERAL) in found:
+        # This one may come beside others, and is looked into then.
+        found.remove(forbidden(f"{path}.flexVolume", SEVERAL))
+        found += apply(_SOURCES["flexVolume"], spec["flexVolume"], f"{path}.flexVolume")
+    return found
+
+
 _MOUNTED = (
     "awsElasticBlockStore",
     "azureDisk",
@@ -169,12 +174,24 @@ def _recycles_root(spec: Manifest) -> bool:
     return bool(root) and spec.get("persistentVolumeReclaimPolicy") == "Recycle"
 
 
+def _attributes_class(spec: Manifest, path: str) -> Errors:
+    name, field = spec.get("volumeAttributesClassName"), f"{path}.volumeAttributesClassName"
+    if name is None:
+        return
+    if not name:
+        yield required(field, "an empty string is disallowed")
+    else:
+        yield from (invalid(field, name, problem) for problem in names.subdomain(name))
+    if "csi" not in spec:
+        yield required(f"{path}.csi", "has to be specified when using volumeAttributesClassName")
+
+
 VOLUME = (
     needed("accessModes"),
-    _MODES[1],
+    KNOWN_MODES,
     _capacity,
     choice("persistentVolumeReclaimPolicy", ("Delete", "Recycle", "Retain")),
-    _SOURCE,
+    _source,
     unwanted(
         "persistentVolumeReclaimPolicy",
         "may not be 'recycle' for a hostPath mount of '/'",
@@ -182,10 +199,16 @@ VOLUME = (
     ),
     inside("nodeAffinity", inside("required", *NODE_SELECTOR), given("required", _NO_NODES)),
     only_if(lambda spec: "local" in spec, given("nodeAffinity", "Local volume requires node affinity")),
-    *_CLASS,
+    *CLASS,
+    _attributes_class,
 )
 
 
+GOOD_NODES = inside(
+    "spec",
+    inside("nodeAffinity", inside("required", each("nodeSelectorTerms", each("matchExpressions", label_values)))),
+)
+"""Rule of a new volume beside those of its spec."""
 _INLINE = "may not be specified in the context of inline volumes"
 
 
@@ -201,8 +224,8 @@ def inline(spec: Manifest, path: str) -> Errors:
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
         text = "may not specify volumeMode other than Filesystem in the context of inline volumes"
         yield forbidden(f"{path}.volumeMode", text)
-    yield from _SOURCE(spec, path)
+    yield from _source(spec, path)
     yield from needed("accessModes")(spec, path)
-    yield from _MODES[1](spec, path)
+    yield from KNOWN_MODES(spec, path)
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         yield forbidden(f"{path}.persistentVolumeReclaimPolicy", "may only be Retain in the context of inline volumes")

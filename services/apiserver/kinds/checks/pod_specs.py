@@ -27,6 +27,7 @@ from services._rules.kubernetes.validation.field_rules import (
     inside,
     number,
     text,
+    unique,
     valid,
 )
 from services._rules.kubernetes.validation.status_fields import parsed
@@ -156,6 +157,27 @@ def _gates(gates: list[Manifest], path: str) -> Errors:
         seen.add(name)
 
 
+_LONGEST_HOSTNAME: Final = 64
+
+
+def _hostname(name: str, field: str) -> Errors:
+    if len(name) > _LONGEST_HOSTNAME:
+        yield invalid(field, name, f"must be no more than {_LONGEST_HOSTNAME} characters")
+    yield from (invalid(field, name, problem) for problem in names.subdomain(name))
+
+
+def _one_claim(claim: Manifest, path: str) -> Errors:
+    ways = ("resourceClaimName", "resourceClaimTemplateName")
+    shown = ", ".join(f"`{name}`" for name in ways)
+    match [name for name in ways if claim.get(name) is not None]:
+        case []:
+            yield invalid(path, claim, f"must specify one of: {shown}")
+        case [name]:
+            yield from (invalid(f"{path}.{name}", claim[name], problem) for problem in names.subdomain(claim[name]))
+        case _:
+            yield invalid(path, claim, f"at most one of {shown} may be specified")
+
+
 @lru_cache(maxsize=8)
 def rules(release: int) -> Rules:
     """Return the rules of a pod spec, as a release has them."""
@@ -175,6 +197,7 @@ def rules(release: int) -> Rules:
         number("activeDeadlineSeconds", 1, MAX_DEADLINE),
         text("hostname", names.label),
         text("subdomain", names.label),
+        inside("hostnameOverride", _hostname),
         TOLERATIONS,
         _host_aliases(release),
         text("priorityClassName", names.subdomain),
@@ -182,6 +205,7 @@ def rules(release: int) -> Rules:
         choice("preemptionPolicy", ("PreemptLowerPriority", "Never")),
         inside("overhead", resource_checks.amounts),
         inside("os", choice("name", ("linux", "windows"), need="")),
+        each("resourceClaims", text("name", names.label, need=""), unique("name"), _one_claim),
     )
 
 

@@ -10,6 +10,7 @@ from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
+    ErrorType,
     FieldError,
     duplicate,
     forbidden,
@@ -33,6 +34,7 @@ from services._rules.kubernetes.validation.field_rules import (
     text,
     valid,
 )
+from services.apiserver.kinds.checks.claim_specs import claim_template
 from services.apiserver.kinds.checks.container_variables import FILE_PATHS, field_reference, resource_reference
 from services.apiserver.kinds.checks.mounts import descending, no_dots
 
@@ -46,7 +48,8 @@ _HOST_PATH_TYPES = (
     "FileOrCreate",
     "Socket",
 )
-_SEVERAL = "may not specify more than 1 volume type"
+SEVERAL = "may not specify more than 1 volume type"
+"""What is said of a source beside another one."""
 _MISSING = "must specify a volume type"
 
 
@@ -119,7 +122,7 @@ def _projected(value: Manifest, field: str) -> Errors:
                     yield invalid(field, shown, "conflicting duplicate paths")
                 paths.add(path)
         if len(given) > 1:
-            yield forbidden(place, _SEVERAL)
+            yield forbidden(place, SEVERAL)
 
 
 _INITIATORS = {
@@ -206,6 +209,7 @@ def driver(value: str, field: str) -> Errors:
     """Yield what is wrong with the name of a CSI driver."""
     if not value:
         yield required(field)
+        return
     if len(value) > 63:
         yield too_long(field, value, 63)
     yield from [invalid(field, value, text) for text in names.subdomain(value.lower())]
@@ -265,7 +269,7 @@ SOURCES: dict[str, Rules] = {
     "scaleIO": (needed("gateway", "system", "volumeName"),),
     "csi": (inside("driver", driver, absent=""), inside("nodePublishSecretRef", needed("name"))),
     "local": (needed("path"), only_if(_HAS_PATH, inside("path", no_dots))),
-    "ephemeral": (needed("volumeClaimTemplate"),),
+    "ephemeral": (needed("volumeClaimTemplate"), inside("volumeClaimTemplate", claim_template)),
     "image": (choice("pullPolicy", ("Always", "IfNotPresent", "Never")),),
 }
 _NAME = text("name", names.label, need="")
@@ -274,10 +278,11 @@ _PORTAL = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 c
 
 def one_source(sources: Mapping[str, Rules]) -> ListCheck:
     """Rules of a volume: it has one of these sources."""
-    rules = one_of(sources, _MISSING, _SEVERAL)
+    rules = one_of(sources, _MISSING, SEVERAL)
 
     def check(volume: Manifest, field: str) -> list[FieldError]:
         found = rules(volume, field)
+        found = [_misspelt(error, field) for error in found]
         if "gcePersistentDisk" in volume:
             found = [_renamed(error, f"{field}.gcePersistentDisk", f"{field}.persistentDisk") for error in found]
         return found
@@ -295,6 +300,13 @@ def _volume(volume: Manifest, field: str) -> list[FieldError]:
         if len(f"{name}:{disk.get('targetPortal', '')}") > 64:
             found.append(invalid(f"{field}.name", name, f"{_PORTAL} if iscsi.initiatorName is specified."))
     return found + _NAME(volume, field)
+
+
+def _misspelt(error: FieldError, field: str) -> FieldError:
+    """An error as answers have it, one of whose names has been misspelt ever since."""
+    if error.type is not ErrorType.FORBIDDEN or error.field != f"{field}.downwardAPI":
+        return error
+    return forbidden(f"{field}.downwarAPI", error.detail)
 
 
 def _renamed(error: FieldError, prefix: str, shown: str) -> FieldError:

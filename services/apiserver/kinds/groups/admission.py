@@ -30,6 +30,7 @@ from services._rules.kubernetes.validation.field_rules import (
     text,
     unique,
 )
+from services._rules.kubernetes.validation.status_fields import STATES
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.expressions import webhook_conditions
@@ -83,7 +84,8 @@ def _resources(rule: Manifest, path: str) -> Errors:
         yield invalid(field, shown, "if '*' is present, must not specify other resources without subresources")
 
 
-_RULE = (
+# What a webhook or a policy is asked about.
+ADMISSION_RULE = (
     needed("operations"),
     _star_alone("operations", "operations"),
     each("operations", listed(OPERATIONS)),
@@ -113,8 +115,15 @@ def _service_path(service: Manifest, path: str) -> Errors:
         yield from (invalid(field, value, f"segment[{index}]{text}") for text in texts)
 
 
+def _namespace_of_service(service: Manifest, path: str) -> Errors:
+    # An answer names the field beside the one that is missing, as Kubernetes does.
+    if not service.get("namespace"):
+        yield required(f"{path}.name", "service namespace is required")
+
+
 _SERVICE = (
-    *(needed(name, detail=f"service {name} is required") for name in ("name", "namespace")),
+    needed("name", detail="service name is required"),
+    _namespace_of_service,
     number("port", 1, 65535, "port is not valid: must be between 1 and 65535, inclusive"),
     _service_path,
 )
@@ -205,7 +214,7 @@ class WebhookConfiguration(BuiltinKind):
             text("name", names.fully_qualified, need=""),
             inside("namespaceSelector", label_selector),
             inside("objectSelector", label_selector),
-            each("rules", *_RULE),
+            each("rules", *ADMISSION_RULE),
             choice("failurePolicy", ("Fail", "Ignore")),
             choice("matchPolicy", ("Equivalent", "Exact")),
             choice("reinvocationPolicy", ("IfNeeded", "Never")),
@@ -234,6 +243,7 @@ class APIService(BuiltinKind):
     """apiregistration.k8s.io APIService."""
 
     unconditional_update = False
+    status_rules = (each("conditions", STATES),)
     defaults = {"spec": _SERVICE_PORT}
     rules = (
         _name_of_service,
@@ -243,7 +253,7 @@ class APIService(BuiltinKind):
             text("version", names.dns1035, blank=True),
             number("groupPriorityMinimum", 1, 20000, "must be positive and less than 20000", absent=0),
             number("versionPriority", 1, 1000, "must be positive and less than 1000", absent=0),
-            inside("service", needed("namespace", "name")),
+            inside("service", needed("namespace", "name"), number("port", 1, 65535)),
             refused("insecureSkipTLSVerify", "local APIServices may not have TLS settings", _local_with_trust, True),
             refused(
                 "insecureSkipTLSVerify",

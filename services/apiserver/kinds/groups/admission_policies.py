@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -24,39 +23,27 @@ from services._rules.kubernetes.validation.field_rules import (
     each,
     inside,
     listed,
-    needed,
+    repeated,
     text,
 )
+from services._rules.kubernetes.validation.status_fields import CONDITIONS
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.expressions import is_identifier, match_conditions, policy_expressions
-from services.apiserver.kinds.groups.admission import OPERATIONS
+from services.apiserver.kinds.groups.admission import ADMISSION_RULE
 
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 _NOTHING_TO_DO: Final = "validations or auditAnnotations must contain at least one item"
 
 
-def _star_alone(name: str, others: str) -> Callable[[Manifest, str], Errors]:
-    def check(rule: Manifest, path: str) -> Errors:
-        values = rule.get(name) or []
-        if "*" in values and len(values) != 1:
-            yield invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {others}")
-
-    return check
-
-
 _RULE: Final = (
-    needed("operations"),
-    _star_alone("operations", "operations"),
-    each("operations", listed(OPERATIONS)),
-    needed("apiGroups"),
-    _star_alone("apiGroups", "API groups"),
-    needed("apiVersions"),
-    _star_alone("apiVersions", "API versions"),
-    needed("resources"),
-    choice("scope", ("*", "Cluster", "Namespaced")),
-    each("resourceNames", lambda name, path: [invalid(path, name, one) for one in names.path_segment(name)]),
+    *ADMISSION_RULE,
+    each(
+        "resourceNames",
+        lambda name, path: [invalid(path, name, one) for one in names.path_segment(name)],
+        distinct(lambda name: name, lambda name, path: duplicate(path, name)),
+    ),
 )
 _MATCH: Final = (
     inside("namespaceSelector", label_selector),
@@ -74,14 +61,23 @@ _MATCH_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _param_kind(kind: Manifest, field: str) -> Errors:
-    version = kind.get("apiVersion") or ""
-    if not version:
-        yield required(f"{field}.apiVersion")
-    elif version.count("/") > 1:
-        yield invalid(f"{field}.apiVersion", version, f"unexpected GroupVersion string: {version}")
-    if not kind.get("kind"):
+def _param_kind(reference: Manifest, field: str) -> Errors:
+    given, kind, place = reference.get("apiVersion") or "", reference.get("kind") or "", f"{field}.apiVersion"
+    group, _, version = given.rpartition("/")
+    if not given:
+        yield required(place)
+    elif given.count("/") > 1:
+        yield invalid(place, given, f"unexpected GroupVersion string: {given}")
+    else:
+        if group and (problems := names.subdomain(group)):
+            yield invalid(place, group, ",".join(problems))
+        if problems := names.dns1035(version):
+            yield invalid(place, version, ",".join(problems))
+    if not kind:
         yield required(f"{field}.kind")
+    elif problems := names.dns1035(kind.lower()):
+        text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
+        yield invalid(f"{field}.kind", kind, text)
 
 
 def _constraints(match: Manifest | None, field: str) -> Errors:
@@ -94,18 +90,14 @@ def _constraints(match: Manifest | None, field: str) -> Errors:
 
 
 def _variables(spec: Manifest, field: str) -> Errors:
-    known: set[str] = set()
     for index, variable in enumerate(spec.get("variables") or ()):
         path, name = f"{field}.variables[{index}]", variable.get("name") or ""
         if not name.strip():
             yield required(f"{path}.name", "name is not specified")
         elif not is_identifier(name):
             yield invalid(f"{path}.name", name, "name is not a valid CEL identifier")
-        elif name in known:
-            yield duplicate(f"{path}.name", name)
         if not (variable.get("expression") or "").strip():
             yield required(f"{path}.expression", "expression is not specified")
-        known.add(name)
 
 
 def _breaks(value: str) -> bool:
@@ -126,7 +118,8 @@ def _validation(item: Manifest, path: str) -> Errors:
         yield from choice("reason", REASONS)(item, path)
 
 
-def _policy_spec(spec: Manifest, field: str) -> Errors:
+def _policy(policy: Manifest, _: str) -> Errors:
+    spec, field = policy.get("spec") or {}, "spec"
     yield from choice("failurePolicy", ("Fail", "Ignore"), need="")(spec, field)
     if spec.get("paramKind") is not None:
         yield from _param_kind(spec["paramKind"], f"{field}.paramKind")
@@ -139,21 +132,15 @@ def _policy_spec(spec: Manifest, field: str) -> Errors:
         yield required(f"{field}.auditAnnotations", _NOTHING_TO_DO)
     for index, item in enumerate(validations):
         yield from _validation(item, f"{field}.validations[{index}]")
-    keys: set[str] = set()
+    name, again = policy["metadata"].get("name", ""), set(repeated(item.get("key", "") for item in annotations))
     for index, item in enumerate(annotations):
-        path, key, value = (
-            f"{field}.auditAnnotations[{index}]",
-            item.get("key") or "",
-            item.get("valueExpression") or "",
-        )
-        if not key:
-            yield required(f"{path}.key")
-        for problem in names.qualified(key) if key else ():
+        path, key = f"{field}.auditAnnotations[{index}]", item.get("key") or ""
+        # The audit log knows an annotation by the name of its policy and the key.
+        for problem in names.qualified(f"{name}/{key}"):
             yield invalid(f"{path}.key", key, problem)
-        if key in keys:
+        if index in again:
             yield duplicate(f"{path}.key", key)
-        keys.add(key)
-        if not value.strip():
+        if not (item.get("valueExpression") or "").strip():
             yield required(f"{path}.valueExpression", "valueExpression is not specified")
     for expression in policy_expressions(spec):
         yield from msgspec.structs.replace(expression, field=f"{field}.{expression.field}").errors()
@@ -163,8 +150,10 @@ class Policy(BuiltinKind):
     """admissionregistration.k8s.io ValidatingAdmissionPolicy."""
 
     generation = True
+    unconditional_update = False
     defaults = {"spec": {"failurePolicy": "Fail", "matchConstraints?": _MATCH_DEFAULTS}}
-    rules: Rules = (inside("spec", _policy_spec, absent={}),)
+    rules: Rules = (_policy,)
+    status_rules = (CONDITIONS,)
 
 
 def _param_ref(ref: Manifest, field: str) -> Errors:
@@ -174,6 +163,7 @@ def _param_ref(ref: Manifest, field: str) -> Errors:
         yield forbidden(f"{field}.selector", "name and selector are mutually exclusive")
     elif not named and not selected:
         yield required(field, "one of name or selector must be specified")
+    yield from (invalid(f"{field}.name", ref["name"], one) for one in names.path_segment(ref.get("name") or ""))
     if selected:
         yield from label_selector(ref["selector"], f"{field}.selector")
     yield from choice("parameterNotFoundAction", ("Deny", "Allow"), need="")(ref, field)
@@ -195,6 +185,7 @@ class Binding(BuiltinKind):
     """admissionregistration.k8s.io ValidatingAdmissionPolicyBinding."""
 
     generation = True
+    unconditional_update = False
     defaults = {"spec": {"matchResources?": _MATCH_DEFAULTS}}
     rules: Rules = (
         inside(

@@ -7,11 +7,21 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
+from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import metric_targets as metric_checks
-from services._rules.kubernetes.validation.field_errors import FieldError
-from services._rules.kubernetes.validation.field_rules import apply, each, inside
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
+    NOT_NEGATIVE,
+    apply,
+    each,
+    inside,
+    text,
+    valid,
+)
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
+from services.apiserver.kinds.checks.resources import resource_name
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError
@@ -73,14 +83,29 @@ _BEHAVIOR = Defaults(
         "scaleDown": {"selectPolicy": "Max", "policies": [_ALL_AT_ONCE]},
     }
 )
+
+
+_CONTAINER_RESOURCE = inside("containerResource", inside("name", resource_name), text("container", names.label))
+_TOLERANCE = inside("tolerance", valid(lambda value: quantity.parse(value).nano >= 0, NOT_NEGATIVE))
 _MEASURED = (
     inside(
         "spec",
         metric_checks.scales_to_zero,
-        each("metrics", metric_checks.metric),
-        inside("behavior", *metric_checks.BEHAVIOR),
+        each("metrics", metric_checks.metric, _CONTAINER_RESOURCE),
+        inside("behavior", *metric_checks.BEHAVIOR, inside("scaleUp", _TOLERANCE), inside("scaleDown", _TOLERANCE)),
     ),
 )
+_OF_THE_CORE = ("Pod", "ReplicationController")
+
+
+def _group_of_target(spec: Manifest) -> str:
+    """Return what is wrong with the version of the API in which the target of scaling is looked for."""
+    reference = spec.get("scaleTargetRef") or {}
+    version = reference.get("apiVersion", "")
+    if version.count("/") > 1:
+        return f"unexpected GroupVersion string: {version}"
+    group = version.rpartition("/")[0]
+    return "" if group or reference.get("kind") in _OF_THE_CORE else "apiVersion must specify API group"
 
 
 class Autoscaler(BuiltinKind):
@@ -115,7 +140,7 @@ class Autoscaler(BuiltinKind):
         """Start with an empty status."""
         super().prepare_create(obj)
         if self.resource.version != "v1":
-            obj["status"] = {"currentReplicas": 0, "desiredReplicas": 0, "currentMetrics": None, "conditions": None}
+            obj["status"] = {"desiredReplicas": 0, "currentMetrics": None}
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the v2 form."""
@@ -146,7 +171,27 @@ class Autoscaler(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""
         # The older versions are checked as what they are stored as, so their errors name its fields.
-        return [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
+        found = [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
+        most = "spec.maxReplicas"
+        if (obj.get("spec") or {}).get("maxReplicas") or not any(error.field == most for error in found):
+            return found
+        first = next(index for index, error in enumerate(found) if error.field == most)
+        return [*found[:first], required(most), *found[first + 1 :]]
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """A new object names the group of its target."""
+        return [*self.check(obj), *_group(obj)]
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """So does an object that did before."""
+        return [*super().check_update(new, old), *(() if _group_of_target(old.get("spec") or {}) else _group(new))]
+
+
+def _group(obj: Manifest) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    problem = _group_of_target(spec)
+    version = (spec.get("scaleTargetRef") or {}).get("apiVersion", "")
+    return [invalid("spec.scaleTargetRef.apiVersion", version, problem)] if problem else []
 
 
 def _percent_of(metric: Manifest) -> int | None:

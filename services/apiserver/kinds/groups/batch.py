@@ -21,11 +21,11 @@ from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import job_specs
 from services.apiserver.kinds.checks import pod_specs as pod_checks
-from services.apiserver.kinds.checks import schedules as cron
 from services.apiserver.kinds.checks.affinities import is_usable, label_selector
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import labels_of, matches, mismatch
+from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
 
 CRON_NAME_LIMIT = 52
 _ZONES_SINCE = 25  # the first minor release whose CronJobs have a time zone
@@ -33,6 +33,15 @@ _ZONES_SINCE = 25  # the first minor release whose CronJobs have a time zone
 
 def _replacement(spec: Manifest) -> None:
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+
+
+def _attempts(spec: Manifest) -> None:
+    # Where each index has a limit of its own, the Job has none unless it says so.
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _NO_LIMIT)
+
+
+_NO_LIMIT = (1 << 31) - 1
+_HOLDS = {"onPodConditions[]": {"status": "True"}}
 
 
 def _completions(spec: Manifest) -> None:
@@ -62,8 +71,14 @@ def _job_spec(release: int) -> Rules:
     )
 
 
+_PREFIX = "batch.kubernetes.io/"
+_UID_LABEL = f"{_PREFIX}controller-uid"
+
+
 def _own_labels(meta: Manifest) -> dict[str, str]:
-    return {"controller-uid": meta.get("uid", ""), "job-name": meta.get("name", "")}
+    """The labels of a Job's pods, under their old names and under those with a prefix."""
+    own = {"controller-uid": meta.get("uid", ""), "job-name": meta.get("name", "")}
+    return own | {f"{_PREFIX}{name}": value for name, value in own.items()}
 
 
 def _generated(obj: Manifest, _: str) -> Errors:
@@ -92,12 +107,14 @@ def _selector(spec: Manifest, path: str) -> list[FieldError]:
 class Job(BuiltinKind):
     """batch/v1 Job."""
 
-    defaults = {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1, "backoffLimit": 6}}
+    generation = True
+    defaults = {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1}}
     _newer_defaults = (
+        (0, {"": _attempts, "manualSelector": False, "podFailurePolicy?": {"rules[]": _HOLDS}}),
         (job_specs.INDEXES_SINCE, {"completionMode": "NonIndexed", "suspend": False}),
         (job_specs.REPLACED_SINCE, {"": _replacement}),
     )
-    status_rules = counts(("active", "succeeded", "failed"))
+    status_rules = counts(("active", "succeeded", "failed", "ready", "terminating"))
     fixed = (
         "spec.selector",
         "spec.completionMode",
@@ -132,15 +149,15 @@ class Job(BuiltinKind):
         if spec.get("manualSelector"):
             return
         own = _own_labels(meta)
-        template = spec["template"].setdefault("metadata", {"creationTimestamp": None})
+        template = spec["template"].setdefault("metadata", {})
         given = template.get("labels") or {}
         template["labels"] = {**given, **{key: value for key, value in own.items() if key not in given}}
-        # A Job without labels shows those of its template, as the defaulting of a stored object adds them on reading.
-        if not meta.get("labels"):
+        # A Job without labels of its own has those of its template, the added ones included.
+        if (meta.get("labels") or given) == given:
             meta["labels"] = dict(template["labels"])
         selector = spec.setdefault("selector", {})
-        if "controller-uid" not in (selector.get("matchLabels") or {}):
-            selector["matchLabels"] = {**(selector.get("matchLabels") or {}), "controller-uid": own["controller-uid"]}
+        if _UID_LABEL not in (selector.get("matchLabels") or {}):
+            selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _UID_LABEL: own[_UID_LABEL]}
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Completions, selector and template may not change; the spec is checked as a new one and as an update."""
@@ -157,6 +174,14 @@ class Job(BuiltinKind):
         found = super().validate_status(new, old)
         return [*found, *job_status(new, old)] if self.release >= ENDS_SINCE else found
 
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return [*name_warnings(obj), *template_warnings(obj["spec"].get("template"), "spec.template")]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Its pods have their names already."""
+        return template_warnings(new["spec"].get("template"), "spec.template")
+
     def check_metadata(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with the metadata; labels taken from the template are blamed there."""
         found = super().check_metadata(obj)
@@ -171,7 +196,7 @@ class Job(BuiltinKind):
 
 
 def _schedule(value: str) -> list[str]:
-    return [problem] if (problem := cron.problem(value)) else []
+    return [problem] if (problem := job_specs.schedule_problem(value)) else []
 
 
 def _own_selector(job: Manifest, path: str) -> list[FieldError]:
@@ -192,6 +217,7 @@ def _short_name(obj: Manifest, _: str) -> Errors:
 class CronJob(BuiltinKind):
     """batch CronJob, v1 and v1beta1 alike."""
 
+    generation = True
     defaults = {
         "spec": {
             "concurrencyPolicy": "Allow",
@@ -225,6 +251,15 @@ class CronJob(BuiltinKind):
         """Return what is wrong with a CronJob by itself; a schedule that had its time zone in it may keep it."""
         kept = "TZ" in old["spec"].get("schedule", "")
         return [*super().check_update(new, old), *(() if kept else self._own_zone(new))]
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return [*name_warnings(obj), *self.change_warnings(obj, {})]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """The Jobs to come bear the name that it has."""
+        template = ((new["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template")
+        return template_warnings(template, "spec.jobTemplate.spec.template")
 
     def _own_zone(self, obj: Manifest) -> list[FieldError]:
         newer = self.release >= _ZONES_SINCE

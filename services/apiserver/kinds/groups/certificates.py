@@ -25,6 +25,7 @@ from services._rules.kubernetes.validation.field_rules import (
     inside,
     listed,
     needed,
+    number,
     only_if,
     unique,
 )
@@ -170,6 +171,7 @@ class SigningRequest(BuiltinKind):
             needed("usages", detail="usages must be provided"),
             *((usages,) if stable else ()),
             inside("signerName", _stable_signer if stable else _signer, absent=""),
+            number("expirationSeconds", 600, detail="may not specify a duration less than 600 seconds (10 minutes)"),
             absent={},
         )
         return (spec, inside("status", *cls.status_rules)) if stable else (spec,)

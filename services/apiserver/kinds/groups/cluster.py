@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
@@ -131,7 +133,7 @@ def _ranges(spec: Manifest, path: str) -> list[FieldError]:
     families = {":" in value for value in ranges}
     if len(ranges) > 2 or len(families) < 2:
         found.append(invalid(field, shown, "may specify no more than one CIDR for each IP family"))
-    return found + [duplicate(f"{field}[{index}]", ranges[index]) for index in repeated(ranges)]
+    return found
 
 
 def _capacity(values: Manifest, path: str) -> list[FieldError]:
@@ -148,11 +150,22 @@ _RESOURCES = (inside("capacity", _capacity), inside("allocatable", _capacity))
 _ADDRESSES = each("addresses", distinct(lambda item: (item.get("type"), item.get("address")), _address_twice))
 
 
+_is_feature = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Z][A-Za-z0-9]*)*").fullmatch
+
+
+def _feature(name: str, field: str) -> Errors:
+    if not _is_feature(name):
+        yield invalid(field, name, "must be the name of a feature, such as RestartAllContainers")
+
+
+_FEATURES = each("declaredFeatures", _feature)
+
+
 class Node(BuiltinKind):
     """core/v1 Node; a status given on create is kept."""
 
-    rules = (inside("spec", _taints, _ranges), inside("status", *_RESOURCES))
-    status_rules = (*_RESOURCES, _ADDRESSES)
+    rules = (inside("spec", _taints, _ranges), inside("status", *_RESOURCES, _FEATURES))
+    status_rules = (*_RESOURCES, _ADDRESSES, _FEATURES)
     selectable = {"spec.unschedulable": "false"}
 
     def default(self, obj: Manifest) -> None:
@@ -172,22 +185,31 @@ class Node(BuiltinKind):
         status = obj.get("status")
         super().prepare_create(obj)
         if status is not None:
+            status.pop("config", None)
             obj["status"] = status
         spec = obj.setdefault("spec", {})
         taints = spec.get("taints") or []
         if not any(item.get("key") == NOT_READY and item.get("effect") == "NoSchedule" for item in taints):
             spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
 
+    def prepare_status(self, new: Manifest, old: Manifest) -> None:
+        """Drop what kubelets do not report any more."""
+        super().prepare_status(new, old)
+        (new.get("status") or {}).pop("config", None)
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of fields without effect."""
+        unused = (obj.get("spec") or {}).get("externalID")
+        return ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if unused else []
+
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only labels, taints, capacity, schedulability and a first pod range may change."""
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         # Taints and resources are checked by themselves and as a change.
         found = self.check(new) + _taints(spec, "") + inside("status", *self.status_rules)(new, "")
-        free = {"taints", "unschedulable", "configSource"}
-        for name, shown, others in (("podCIDRs", "podCIDR", {"podCIDR"}), ("providerID", "providerID", set())):
-            if not before.get(name):
-                free |= {name, *others}
-            elif times := _differences(spec.get(name), before[name]):
+        free = {"taints", "unschedulable", "configSource", "podCIDR", "podCIDRs", "providerID"}
+        for name, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            if before.get(name) and (times := _differences(spec.get(name), before[name])):
                 text = f'node updates may not change {shown} except from "" to valid'
                 found += [forbidden(f"spec.{name}", text)] * times
         if any(spec.get(name) != before.get(name) for name in {*spec, *before}.difference(free)):
@@ -254,7 +276,7 @@ class PriorityClass(BuiltinKind):
         found = changed(self.fixed, new, old)
         if new.get("value", 0) == old.get("value", 0):
             return found
-        return [forbidden("Value", "may not be changed in an update."), *found]
+        return [forbidden("value", "may not be changed in an update."), *found]
 
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
         """The generation never rises."""
@@ -266,7 +288,7 @@ def _overhead(values: Manifest, _: str) -> Errors:
 
 
 def _tolerations(value: Manifest, path: str) -> list[FieldError]:
-    found = pod_checks.TOLERATIONS(value, f"{path}.tolerations")
+    found = pod_checks.TOLERATIONS(value, path)
     items = value.get("tolerations") or []
     twice = repeated(tuple(sorted(item.items())) for item in items)
     return found + [duplicate(f"{path}.tolerations", Raw(_go_toleration(items[index]))) for index in twice]
@@ -283,7 +305,7 @@ class RuntimeClass(BuiltinKind):
     create_on_update = True
     unconditional_update = False
     rules = (
-        text("handler", names.label, blank=True),
+        text("handler", names.label, need=""),
         inside("overhead", inside("podFixed", _overhead)),
         inside("scheduling", inside("nodeSelector", meta.labels), _tolerations),
     )

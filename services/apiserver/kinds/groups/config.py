@@ -91,10 +91,9 @@ class Secret(BuiltinKind):
         if kind == ACCOUNT_TOKEN and not annotations.get(ACCOUNT_NAME):
             return [required(f"metadata.annotations[{ACCOUNT_NAME}]")]
         if kind == "kubernetes.io/basic-auth" and not {"username", "password"}.intersection(data):
-            # The stray %s is part of what clients see, here and below.
-            return [required("data[%s][username]"), required("data[%s][password]")]
+            return [required("data[username]"), required("data[password]")]
         if kind == "kubernetes.io/ssh-auth":
-            return [] if data.get("ssh-privatekey") else [required("data[%s][ssh-privatekey]")]
+            return [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
         found = [required(f"data[{key}]") for key in _NEEDED_KEYS.get(kind, ()) if key not in data]
         if kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson") and not found:
             key = _NEEDED_KEYS[kind][0]

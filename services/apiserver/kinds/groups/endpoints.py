@@ -23,7 +23,7 @@ from services._rules.kubernetes.validation.status_fields import address, non_spe
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import PROTOCOLS
 
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_LABELS = 1000, 100, 100, 16
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_LABELS, _MOST_HINTS = 1000, 100, 100, 16, 8
 
 
 def _number(family: str) -> Check:
@@ -73,6 +73,12 @@ def _topology(item: Manifest, path: str) -> list[FieldError]:
     return found + meta.labels(labels, field)
 
 
+_HINTS = (
+    _bounded("forZones", _MOST_HINTS, unique("name", blank=True), inside("name", formed(names.label_value))),
+    _bounded("forNodes", _MOST_HINTS, unique("name", blank=True), inside("name", formed(names.subdomain), absent="")),
+)
+
+
 def _endpoints(obj: Manifest, path: str) -> list[FieldError]:
     """Check the endpoints by the type of their addresses."""
     address_check = _ADDRESS_TYPES.get(obj.get("addressType", ""), _no_check)
@@ -82,6 +88,7 @@ def _endpoints(obj: Manifest, path: str) -> list[FieldError]:
         inside("nodeName", formed(names.subdomain)),
         _topology,
         inside("hostname", formed(names.label)),
+        inside("hints", *_HINTS),
     )
     return list(_bounded("endpoints", _MOST_ENDPOINTS, *rules)(obj, path))
 
@@ -120,6 +127,22 @@ class EndpointSlice(BuiltinKind):
         found = super().check(obj)
         return found if found or self.release <= _LAST_UNREACHABLE else _unreachable(obj)
 
+    def prepare_create(self, obj: Manifest) -> None:
+        """In v1, the topology map of the beta is not written."""
+        super().prepare_create(obj)
+        self._without_topology(obj, [])
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Nor is another one than there was."""
+        super().prepare_update(new, old)
+        self._without_topology(new, _topologies(old))
+
+    def _without_topology(self, obj: Manifest, before: list[Any]) -> None:
+        if self.resource.version != "v1" or _topologies(obj) == before:
+            return
+        for item in obj.get("endpoints") or ():
+            item.pop("deprecatedTopology", None)
+
     def to_store(self, obj: Manifest) -> Manifest:
         """Move the topology map to v1's fields."""
         if self.resource.version == "v1":
@@ -133,6 +156,10 @@ class EndpointSlice(BuiltinKind):
             return obj
         endpoints = [_endpoint_to_beta(item) for item in obj.get("endpoints") or ()]
         return {**obj, "apiVersion": "discovery.k8s.io/v1beta1", "endpoints": endpoints or None}
+
+
+def _topologies(obj: Manifest) -> list[Any]:
+    return [item.get("deprecatedTopology") for item in obj.get("endpoints") or ()]
 
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

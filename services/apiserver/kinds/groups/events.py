@@ -61,10 +61,10 @@ def _namespace_of(obj: Manifest, path: str) -> Errors:
         yield invalid(f"{path}involvedObject.namespace", other, "does not match event.namespace")
 
 
-def _short(name: str, limit: int, shown_as: str = "") -> Check:
+def _short(name: str, limit: int) -> Check:
     def check(obj: Manifest, _: str) -> Errors:
         if len(obj.get(name, "").encode()) > limit:
-            yield invalid(shown_as or name, "", f"can have at most {limit} characters")
+            yield invalid(name, "", f"can have at most {limit} characters")
 
     return check
 
@@ -76,11 +76,11 @@ def _controller(obj: Manifest, _: str) -> list[FieldError]:
     return [error for rule in _CONTROLLER for error in rule({"reportingController": obj.get("reportingComponent")}, "")]
 
 
-# Of an event that has a time, in the core form. One of the names has been misspelt ever since.
+# Of an event that has a time, in the core form.
 _NEW_STYLE = (
     _controller,
     needed("reportingInstance"),
-    _short("reportingInstance", 128, "repotingIntance"),
+    _short("reportingInstance", 128),
     needed("action"),
     _short("action", 128),
     needed("reason"),
@@ -140,6 +140,7 @@ def _series(series: Manifest, path: str) -> Errors:
 
 # Of an event that is written as events.k8s.io/v1, in the core form.
 _STRICT = (
+    inside("series", _series),
     needed("eventTime"),
     _type,
     *(_unset(name) for name in ("firstTimestamp", "lastTimestamp", "count", "source")),
@@ -155,6 +156,7 @@ _FIXED = (
     ("message", "note"),
     ("type", "type"),
     ("eventTime", "eventTime"),
+    *((name, name) for name in ("firstTimestamp", "lastTimestamp", "count", "source")),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from services._rules.kubernetes.validation.field_errors import (
     Raw,
     forbidden,
     invalid,
+    not_supported,
     required,
     too_long,
 )
@@ -114,8 +114,6 @@ def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any)
 
 
 _LONGEST_CONTROLLER = 250
-_IN_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-_is_path = re.compile(_IN_PATH).fullmatch
 
 
 def _controller(controller: str, field: str) -> Errors:
@@ -129,17 +127,35 @@ def _controller(controller: str, field: str) -> Errors:
         yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
         return
     yield from (invalid(field, prefix, text) for text in names.subdomain(prefix))
-    if not _is_path(path):
-        yield invalid(field, path, f"Invalid path (regex used for validation is '{_IN_PATH}')")
+    yield from (invalid(field, path, text) for text in names.path_part(path))
+
+
+_SCOPES = ("Cluster", "Namespace")
+
+
+def _scope(parameters: Manifest, path: str) -> Errors:
+    scope, namespace, field = parameters.get("scope"), parameters.get("namespace"), f"{path}.namespace"
+    if scope is None:
+        yield required(f"{path}.scope")
+    elif scope not in _SCOPES:
+        yield not_supported(f"{path}.scope", scope, _SCOPES)
+    elif scope == "Cluster":
+        if namespace is not None:
+            yield forbidden(field, "`parameters.scope` is set to 'Cluster'")
+    elif not namespace:
+        yield required(field, "`parameters.scope` is set to 'Namespace'")
+    else:
+        yield from (invalid(field, namespace, text) for text in names.label(namespace))
 
 
 class IngressClass(BuiltinKind):
     """networking.k8s.io IngressClass."""
 
     generation = True
+    defaults = {"spec": {"parameters?": {"scope": "Cluster"}}}
     spec_rules = (
         inside("controller", _controller, absent=""),
-        inside("parameters", object_reference),
+        inside("parameters", object_reference, _scope),
     )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
@@ -187,7 +203,28 @@ def _one_kind_of_peer(peer: Manifest, field: str) -> list[FieldError]:
 
 
 _PORT = {"ports[]": {"protocol": "TCP"}}
-_PORTS = each("ports", choice("protocol", PROTOCOLS, shown=("TCP", "UDP", "SCTP")), inside("port", port_or_name))
+
+
+def _end_of_range(port: Manifest, path: str) -> Errors:
+    first, last, field = port.get("port"), port.get("endPort"), f"{path}.endPort"
+    if last is None:
+        return
+    if first is None:
+        yield invalid(field, last, "may not be specified when `port` is not specified")
+    elif isinstance(first, str):
+        yield invalid(field, last, "may not be specified when `port` is non-numeric")
+    else:
+        if last < first:
+            yield invalid(field, first, "must be greater than or equal to `port`")
+        yield from port_or_name(last, field)
+
+
+_PORTS = each(
+    "ports",
+    choice("protocol", PROTOCOLS, shown=("TCP", "UDP", "SCTP")),
+    inside("port", port_or_name),
+    _end_of_range,
+)
 _PEER = (
     inside("podSelector", label_selector),
     inside("namespaceSelector", label_selector),
@@ -200,7 +237,6 @@ class NetworkPolicy(BuiltinKind):
     """networking.k8s.io/v1 NetworkPolicy."""
 
     generation = True
-    checks_of_update = 2
     defaults = {"spec": {"": _policy_types, "ingress[]": _PORT, "egress[]": _PORT}}
     spec_rules = (
         inside("podSelector", label_selector),

@@ -6,6 +6,7 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
 from services._rules.kubernetes.validation.field_rules import ListCheck, choice, each, inside, not_negative, number
+from services._rules.kubernetes.validation.status_fields import CONDITIONS
 from services.apiserver.kinds.builtin import BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.workloads.deployments import percent_or_count
@@ -29,7 +30,7 @@ class DisruptionBudget(PlainWithStatus):
         inside("selector", label_selector),
         choice("unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget")),
     )
-    status_rules = (not_negative("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),)
+    status_rules = (CONDITIONS, not_negative("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"))
 
     def check_name(self, name: str) -> list[str]:
         """Return what is wrong with the name, which may be anything that is one part of a path."""

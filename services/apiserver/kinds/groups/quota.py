@@ -138,7 +138,6 @@ class ResourceQuota(BuiltinKind):
 
     spec_rules = (inside("hard", _amounts), _scopes, _scope_selector)
     status_rules = (inside("hard", _amounts), inside("used", _amounts))
-    checks_of_update = 2
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Scopes may not change."""

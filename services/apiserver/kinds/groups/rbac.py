@@ -7,12 +7,19 @@ from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, invalid, not_supported
 from services._rules.kubernetes.validation.field_rules import Check, Rules, apply, choice, each, inside, needed, text
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.affinities import is_usable, label_selector
 from services.apiserver.kinds.kind_model import Resource
 
 GROUP = "rbac.authorization.k8s.io"
 _SELECTORS = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-_AGGREGATION = (needed("clusterRoleSelectors", detail=_SELECTORS), each("clusterRoleSelectors", label_selector))
+
+
+def _usable(selector: Manifest, path: str) -> list[FieldError]:
+    found = label_selector(selector, path)
+    return [*found, invalid(path, selector, "invalid label selector.")] if not is_usable(selector) else found
+
+
+_AGGREGATION = (needed("clusterRoleSelectors", detail=_SELECTORS), each("clusterRoleSelectors", _usable))
 _OF_RESOURCES = (
     needed("apiGroups", detail="resource rules must supply at least one api group"),
     needed("resources", detail="resource rules must supply at least one resource"),
@@ -21,7 +28,6 @@ _OF_RESOURCES = (
 
 class _Named(BuiltinKind):
     create_on_update = True
-    checks_of_update = 2
 
     def check_name(self, name: str) -> list[str]:
         """Names need only fit into a path."""

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid
-from services._rules.kubernetes.validation.field_rules import Rules, inside, lookup, refused
+from services._rules.kubernetes.validation import name_formats as names
+from services._rules.kubernetes.validation.field_errors import Errors, FieldError, forbidden, invalid, required
+from services._rules.kubernetes.validation.field_rules import (
+    ListCheck,
+    Rules,
+    each,
+    inside,
+    lookup,
+    needed,
+    refused,
+    text,
+)
 from services.apiserver.kinds.builtin import BuiltinKind
 
 
@@ -45,6 +55,41 @@ _SUBJECT = refused(
 )
 
 
+def _selector(which: str, requirement: ListCheck) -> ListCheck:
+    """Rules of a selector in an access review: a text, or requirements, whose operators may be newer than the rules."""
+
+    def check(selector: Manifest, path: str) -> list[FieldError]:
+        raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+        found = []
+        if raw and requirements:
+            text = "may not specified at the same time as requirements"
+            found.append(invalid(f"{path}.rawSelector", raw, text))
+        if not raw and not requirements:
+            text = f"when {path} is specified, requirements or rawSelector is required"
+            found.append(required(f"{path}.requirements", text))
+        return found + each("requirements", requirement, _values)(selector, path)
+
+    return inside(which, check)
+
+
+def _values(requirement: Manifest, path: str) -> Errors:
+    values, field = requirement.get("values"), f"{path}.values"
+    match requirement.get("operator"):
+        case "In" | "NotIn" if not values:
+            yield required(field, "must be specified when `operator` is 'In' or 'NotIn'")
+        case "Exists" | "DoesNotExist" if values:
+            yield forbidden(field, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        case _:
+            return
+
+
+_SELECTORS = inside(
+    "resourceAttributes",
+    _selector("fieldSelector", needed("key", detail="must be specified")),
+    _selector("labelSelector", text("key", names.qualified, blank=True)),
+)
+
+
 def _no_metadata(meta: Manifest, path: str) -> list[FieldError]:
     # The server itself fills in uid and creationTimestamp of everything it creates.
     own = {"uid", "creationTimestamp", "managedFields"}
@@ -55,7 +100,7 @@ def _no_metadata(meta: Manifest, path: str) -> list[FieldError]:
 class AccessReview(Review):
     """authorization.k8s.io SubjectAccessReview."""
 
-    rules: Rules = (inside("spec", *_ATTRIBUTES, _SUBJECT, absent={}), inside("metadata", _no_metadata))
+    rules: Rules = (inside("spec", *_ATTRIBUTES, _SUBJECT, _SELECTORS, absent={}), inside("metadata", _no_metadata))
 
     @property
     def group_kind(self) -> str:
@@ -66,7 +111,7 @@ class AccessReview(Review):
 class SelfAccessReview(AccessReview):
     """authorization.k8s.io SelfSubjectAccessReview."""
 
-    rules = (inside("spec", *_ATTRIBUTES, absent={}), inside("metadata", _no_metadata))
+    rules = (inside("spec", *_ATTRIBUTES, _SELECTORS, absent={}), inside("metadata", _no_metadata))
 
 
 def _only_namespace(meta: Manifest, path: str) -> list[FieldError]:

@@ -15,12 +15,14 @@ from services._rules.kubernetes.validation.field_errors import (
     forbidden,
     go_strings,
     invalid,
+    not_supported,
     required,
     too_long,
 )
 from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
     Form,
+    apply,
     changed,
     choice,
     each,
@@ -37,12 +39,12 @@ from services._rules.kubernetes.validation.field_rules import (
 )
 from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
+from services.apiserver.kinds.checks.claim_specs import CLAIM, drop_unknown_source, settle_source, size_of
 from services.apiserver.kinds.checks.persistent_volumes import (
-    CLAIM,
+    GOOD_NODES,
     VOLUME,
     basic_amounts,
     inline,
-    size_of,
     whole_volume,
 )
 from services.apiserver.kinds.checks.volumes import SOURCES
@@ -62,11 +64,6 @@ def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
         meta["finalizers"] = [*(meta.get("finalizers") or ()), finalizer]
 
 
-_SOURCES_OF_DATA = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
-_LAST_OF_KNOWN_SOURCES = 23
-"""The last release that forgets sources of data which it does not know."""
-
-
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -79,23 +76,36 @@ def _class_annotation(new: Manifest, old: Manifest) -> list[FieldError]:
     return immutable(f"metadata.annotations.{_CLASS_ANNOTATION}", value or "", before or "")
 
 
+def _storage_only(amounts: Manifest, field: str) -> Errors:
+    for name in amounts:
+        if name != "storage" and ("/" not in name or names.qualified(name) or "kubernetes.io/" in name):
+            yield not_supported(field, name, ("storage",))
+
+
 class Claim(BuiltinKind):
     """core/v1 PersistentVolumeClaim."""
 
     defaults = {"status": {"phase": "Pending"}, "spec": {"volumeMode": "Filesystem"}}
     spec_rules = CLAIM
-    status_rules = (inside("capacity", basic_amounts),)
+    status_rules = (
+        inside("capacity", basic_amounts),
+        inside("allocatedResources", _storage_only),
+        inside("allocatedResourceStatuses", _storage_only),
+    )
     checks_of_update = 2
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start as Pending; by the older releases protected while in use."""
         super().prepare_create(obj)
         obj["status"] = {"phase": "Pending"}
-        source = obj["spec"].get("dataSource") or {}
-        known = (source.get("apiGroup") or "", source.get("kind", "")) in _SOURCES_OF_DATA
-        if not known and self.release <= _LAST_OF_KNOWN_SOURCES:
-            obj["spec"].pop("dataSource", None)
+        drop_unknown_source(obj["spec"])
+        settle_source(obj["spec"])
         _protect(self, obj, CLAIM_FINALIZER)
+
+    def prepare_update(self, new: Manifest, old: Manifest) -> None:
+        """Name the source of data in both fields."""
+        super().prepare_update(new, old)
+        settle_source(new["spec"])
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only the volume of an unbound claim and the size of a bound one may change."""
@@ -145,6 +155,10 @@ class Volume(BuiltinKind):
         super().prepare_create(obj)
         obj["status"] = {"phase": "Pending"}
         _protect(self, obj, VOLUME_FINALIZER)
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """A new volume names nodes by values that labels can have."""
+        return [*super().validate_create(obj), *GOOD_NODES(obj, "")]
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The source, the mode and the nodes may not change."""
@@ -223,48 +237,87 @@ class StorageClass(BuiltinKind):
         choice("volumeBindingMode", ("Immediate", "WaitForFirstConsumer"), need="", blank=True),
         _topologies,
     )
-    fixed = ("volumeBindingMode",)
+    fixed = ("provisioner", "volumeBindingMode")
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Parameters, provisioner, policy and binding mode may not change."""
-        names = ("parameters", "provisioner", "reclaimPolicy")
+        names = ("parameters", "reclaimPolicy")
         found = [
             forbidden(name, f"updates to {name} are forbidden.") for name in names if new.get(name) != old.get(name)
         ]
         return self.check(new) + found + changed(self.fixed, new, old)
 
 
+_CHANGEABLE = (
+    each(
+        "tokenRequests",
+        unique("audience", blank=True),
+        number("expirationSeconds", 600, detail="may not specify a duration less than 10 minutes"),
+        number("expirationSeconds", most=1 << 32, detail="may not specify a duration larger than 2^32 seconds"),
+    ),
+    number("nodeAllocatableUpdatePeriodSeconds", 10, detail="must be greater than or equal to 10 seconds"),
+)
+
+
 class Driver(BuiltinKind):
     """storage.k8s.io CSIDriver."""
 
+    generation = True
     unconditional_update = False
     defaults = {
         "spec": {
             "attachRequired": True,
             "podInfoOnMount": False,
             "volumeLifecycleModes": ["Persistent"],
+            "storageCapacity": False,
             "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "requiresRepublish": False,
+            "seLinuxMount": False,
         }
     }
     spec_rules = (
         every("volumeLifecycleModes", listed(("Persistent", "Ephemeral"))),
         choice("fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType")),
+        *_CHANGEABLE,
     )
-    checks_of_new = 2
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """What kubelets rely on may not change; one of the fields is misspelt in answers."""
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         found = immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired"))
-        return found + changed(("fsGroupPolicy", "podInfoOnMount", "volumeLifecycleModes"), spec, before, "spec")
+        found += changed(("volumeLifecycleModes",), spec, before, "spec")
+        return found + apply(_CHANGEABLE, spec, "spec")
+
+    def prepare_create(self, obj: Manifest) -> None:
+        """A new driver has no generation; the first change gives it one."""
+        super().prepare_create(obj)
+        del obj["metadata"]["generation"]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Only who makes a driver is told."""
+        return []
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell where tokens may be logged."""
+        spec = obj.get("spec") or {}
+        if not spec.get("tokenRequests") or spec.get("serviceAccountTokenInSecrets") is not None:
+            return []
+        text = "if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"
+        return [f"spec.serviceAccountTokenInSecrets is unset; {text}"]
 
 
 def driver_name(name: str, field: str) -> list[FieldError]:
     """Return what is wrong with the name of a driver."""
-    found = [] if name else [required(field)]
+    if not name:
+        return [required(field)]
+    found = []
     if len(name) > _DRIVER_LIMIT:
         found.append(too_long(field, name, _DRIVER_LIMIT))
     return found + [invalid(field, name, text) for text in names.subdomain(name.lower())]
+
+
+def _new_driver_name(name: str, field: str) -> list[FieldError]:
+    return driver_name(name, field) if name else []
 
 
 def _topology_keys(driver: Manifest, path: str) -> Errors:
@@ -287,7 +340,6 @@ class DriverNode(BuiltinKind):
     """storage.k8s.io CSINode."""
 
     unconditional_update = False
-    checks_of_new = checks_of_update = 2
     rules = (
         inside(
             "spec",
@@ -303,11 +355,12 @@ class DriverNode(BuiltinKind):
     )
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """A driver that stays must stay as it is."""
+        """A driver that stays must stay as it is, but for the volumes that it takes."""
         found = super().check_update(new, old)
         before = {item.get("name"): item for item in (old.get("spec") or {}).get("drivers") or ()}
         for item in (new.get("spec") or {}).get("drivers") or ():
-            found += immutable("CSINodeDriver", item, before.get(item.get("name"), item))
+            held = before.get(item.get("name"), item)
+            found += immutable("CSINodeDriver", {**item, "allocatable": None}, {**held, "allocatable": None}, item)
         return found
 
 
@@ -325,12 +378,9 @@ def _one_source(source: Manifest, path: str) -> list[FieldError]:
 
 
 _DRIVER_LIMIT, _METADATA_LIMIT, _MESSAGE_LIMIT = 63, 256 * 1024, 1024
-_NEW_ATTACHMENT = inside(
-    "spec",
-    inside("attacher", driver_name, absent=""),
-    inside("source", inside("persistentVolumeName", formed(names.subdomain))),
-    absent={},
-)
+_VOLUME_NAME = inside("source", inside("persistentVolumeName", formed(names.subdomain)))
+_NAMED_VOLUME = inside("spec", _VOLUME_NAME, absent={})
+_NEW_ATTACHMENT = inside("spec", inside("attacher", _new_driver_name), _VOLUME_NAME, absent={})
 
 
 def _attachment_metadata(values: dict[str, str], field: str) -> list[FieldError]:
@@ -362,6 +412,10 @@ class Attachment(BuiltinKind):
         """The stable version demands more of a new attachment."""
         found = super().validate_create(obj)
         return found if self.resource.version != "v1" else found + _NEW_ATTACHMENT(obj, "")
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """The spec may not change, and the name of its volume has to be one."""
+        return [*self.check(new), *_NAMED_VOLUME(new, ""), *changed(self.fixed, new, old)]
 
 
 def _not_below_zero(value: str, path: str) -> list[FieldError]:

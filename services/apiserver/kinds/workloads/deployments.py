@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import (
@@ -22,7 +22,6 @@ from services._rules.kubernetes.validation.field_rules import (
     Check,
     Rules,
     apply,
-    given,
     inside,
     needed,
     not_negative,
@@ -36,6 +35,7 @@ from services.apiserver.kinds.checks.affinities import is_usable, label_selector
 from services.apiserver.kinds.checks.volumes import writable_disks
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
+from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
 
 MISMATCH = "`selector` does not match template `labels`"
 RESTARTED = ("Always",)
@@ -66,7 +66,7 @@ def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
     if isinstance(value, int):
         if value < 0:
             yield invalid(field, value, NOT_NEGATIVE)
-    elif not _is_percentage(value):
+    elif not is_percentage(value):
         text = (
             "a valid percent string must be a numeric string followed by an ending '%' "
             "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
@@ -76,7 +76,8 @@ def percent_or_count(value: Any, field: str, *, cap: bool = True) -> Errors:
         yield from at_most_all(value, field)
 
 
-def _is_percentage(value: str) -> bool:
+def is_percentage(value: str) -> bool:
+    """Return whether a text is a number of percents."""
     return value.isascii() and value.endswith("%") and value[:-1].isdigit()
 
 
@@ -89,7 +90,7 @@ def at_most_all(value: Any, field: str) -> Errors:
 def number_of(value: Any) -> int:
     """Return the number in a count or a percentage."""
     if isinstance(value, str):
-        return int(value[:12].removesuffix("%")) if _is_percentage(value) else 0
+        return int(value[:12].removesuffix("%")) if is_percentage(value) else 0
     return value or 0
 
 
@@ -176,6 +177,22 @@ class Workload(BuiltinKind, ABC):
         ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"),
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     )
+
+    names_pods: ClassVar[bool] = True
+    """Whether the name of a pod begins with that of the object, and should be a label."""
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return [*(name_warnings(obj) if self.names_pods else ()), *self._template_warnings(obj)]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Tell of the template where the spec changed."""
+        same = new["metadata"].get("generation") == old["metadata"].get("generation")
+        return [] if same else self._template_warnings(new)
+
+    @staticmethod
+    def _template_warnings(obj: Manifest) -> list[str]:
+        return template_warnings((obj.get("spec") or {}).get("template"), "spec.template")
 
     @abstractmethod
     def spec_of(self, release: int) -> Rules:
@@ -275,7 +292,6 @@ class ReplicaSet(Workload):
     defaults = {"spec": {"template": pod_defaults.template, "replicas": 1}}
     fixed = ("spec.selector",)
     selectable = {"status.replicas": "0"}
-    checks_of_update = 2
 
     def spec_of(self, release: int) -> Rules:
         """Return the rules of the spec."""
@@ -303,7 +319,6 @@ class ReplicationController(Workload):
 
     defaults = {"spec": {"replicas": 1, "template?": pod_defaults.template}}
     selectable = {"status.replicas": "0"}
-    checks_of_update = 2
 
     def spec_of(self, release: int) -> Rules:
         """Return the rules of the spec."""
@@ -329,5 +344,10 @@ class ReplicationController(Workload):
 class ControllerRevision(BuiltinKind):
     """apps/v1 ControllerRevision."""
 
-    rules = (given("data", "data is mandatory"), number("revision", 0))
+    rules = (number("revision", 0),)
     fixed = ("data",)
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """A new revision has data, which is an object."""
+        found = super().validate_create(obj)
+        return found if isinstance(obj.get("data"), dict) else [*found, required("data", "data is mandatory")]

@@ -16,14 +16,25 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services._rules.kubernetes.validation.field_rules import Rules, choice, inside, not_negative
+from services._rules.kubernetes.validation.field_rules import (
+    Check,
+    Rules,
+    apply,
+    choice,
+    each,
+    inside,
+    not_negative,
+    text,
+)
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import is_usable, label_selector, selects
+from services.apiserver.kinds.checks.claim_specs import CLAIM
 from services.apiserver.kinds.checks.volumes import writable_disks
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import (
     Workload,
+    is_percentage,
     mismatch,
     number_of,
     percent_or_count,
@@ -93,10 +104,36 @@ def _fill_strategy(strategy: Manifest) -> None:
         strategy["rollingUpdate"].setdefault("partition", 0)
 
 
+def _template_with_claims(release: int) -> Check:
+    """Rule of a spec: its template is one of pods that have a volume of each claim."""
+    rules = (*pod_checks.template(release), restarted("StatefulSet"))
+
+    def check(spec: Manifest, path: str) -> list[FieldError]:
+        template = spec.get("template") or {}
+        pod = template.get("spec") or {}
+        claims = [(item.get("metadata") or {}).get("name", "") for item in spec.get("volumeClaimTemplates") or ()]
+        own = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims}
+        volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
+        pod = {**pod, "volumes": [*own.values(), *volumes]}
+        return apply(rules, {**template, "spec": pod}, f"{path}.template")
+
+    return check
+
+
+_NEW_SET: Final = (
+    each("volumeClaimTemplates", inside("spec", *CLAIM, absent={})),
+    text("serviceName", names.subdomain),
+)
+
+
 class StatefulSet(Workload):
     """apps/v1 StatefulSet."""
 
-    status_rules = counts(("replicas", *_PARTS, "observedGeneration", "collisionCount"), _PARTS)
+    names_pods = False
+    status_rules = counts(
+        ("replicas", *_PARTS, "availableReplicas", "observedGeneration", "collisionCount"),
+        (*_PARTS, "availableReplicas"),
+    )
     defaults = {
         "spec": {
             "template": pod_defaults.template,
@@ -122,17 +159,22 @@ class StatefulSet(Workload):
 
     def spec_of(self, release: int) -> Rules:
         """Return the rules of the spec."""
-        # The containers of the template are checked when a pod is made of it, with the volumes of its claims.
-        metadata = inside("template", pod_checks.template_metadata(release), absent={})
         return (
             _management,
             inside("updateStrategy", _set_strategy, absent={}),
             not_negative("replicas", "minReadySeconds"),
             inside("ordinals", not_negative("start")),
             _RETENTION,
-            selected("empty selector is invalid for statefulset", "", metadata),
-            inside("template", restarted("StatefulSet"), absent={}),
+            selected("empty selector is invalid for statefulset", "", _template_with_claims(release)),
         )
+
+    def empty_status(self) -> Manifest | None:
+        """Return the status of a new set, which has no pods that are available."""
+        return {**(super().empty_status() or {}), "availableReplicas": 0}
+
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """Return what is wrong with a new set; what may not change later is looked at once."""
+        return [*apply((inside("spec", *_NEW_SET),), obj), *self.check(obj)]
 
     def check_name(self, name: str) -> list[str]:
         """Return what is wrong with the name; it is the beginning of the names of hosts."""
@@ -167,6 +209,8 @@ def _daemon_strategy(strategy: Manifest, path: str, *, surges: bool) -> Errors:
         yield from percent_or_count(surge, f"{field}.maxSurge")
         some, more = number_of(value), number_of(surge)
         if some == 0 and more == 0:
+            if isinstance(value, str) and not is_percentage(value):
+                return
             if surges:
                 yield required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0")
             else:
@@ -193,6 +237,7 @@ def _disks(spec: Manifest, path: str) -> Errors:
 class DaemonSet(Workload):
     """apps/v1 DaemonSet."""
 
+    names_pods = False
     status_rules = counts(
         (
             "currentNumberScheduled",
@@ -214,7 +259,6 @@ class DaemonSet(Workload):
         }
     }
     fixed = ("spec.selector",)
-    checks_of_update = 2
 
     def defaults_by(self, release: int) -> Mapping[str, Any]:
         """Return the table of defaults; in older releases a DaemonSet never has more pods than nodes."""

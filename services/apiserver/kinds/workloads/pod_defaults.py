@@ -28,7 +28,11 @@ _HUB = "docker.io/"
 
 def _pull_policy(container: Manifest) -> None:
     if "imagePullPolicy" not in container:
-        container["imagePullPolicy"] = "Always" if _tag(container.get("image", "")) == "latest" else "IfNotPresent"
+        container["imagePullPolicy"] = _policy_of(container.get("image", ""))
+
+
+def _policy_of(image: str) -> str:
+    return "Always" if _tag(image) == "latest" else "IfNotPresent"
 
 
 def _tag(image: str) -> str:
@@ -127,13 +131,16 @@ spec = Defaults(
 
 def template(value: Manifest) -> None:
     """Fill in a pod template's spec."""
-    value.setdefault("metadata", {"creationTimestamp": None})
+    value.setdefault("metadata", {})
     spec(value.setdefault("spec", {"containers": None}))
 
 
 def pod(value: Manifest) -> None:
     """Fill in what is defaulted for pods only, not for templates."""
     value.setdefault("enableServiceLinks", True)
+    for volume in value.get("volumes") or ():
+        if image := volume.get("image"):
+            image.setdefault("pullPolicy", _policy_of(image.get("reference", "")))
     for name in ("initContainers", "containers"):
         for item in value.get(name) or ():
             limits = item.get("resources", {}).get("limits")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation.field_errors import FieldError
-from services._rules.kubernetes.validation.field_rules import Rules, apply, inside
+from services._rules.kubernetes.validation.field_rules import Rules, apply, each, inside, needed
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_annotations
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
+from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
 
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 TOLERATION_SECONDS = 300
@@ -18,18 +19,22 @@ TOLERATION_SECONDS = 300
 class Pod(BuiltinKind):
     """core/v1 Pod."""
 
+    generation = True
     graceful_delete = True
     _lasting: Rules = ()
 
     def serve_as(self, release: int) -> None:
         """Take the rules of the release."""
         super().serve_as(release)
-        self.rules = pod_checks.new_pod(release)
+        self.rules = (
+            *pod_checks.new_pod(release),
+            inside("spec", each("volumes", inside("image", needed("reference")))),
+        )
         self._lasting = pod_checks.pod(release)
 
     def default(self, obj: Manifest) -> None:
         """Fill in the pod spec."""
-        spec = obj["spec"]
+        spec = obj.setdefault("spec", {})
         pod_defaults.spec(spec)
         pod_defaults.pod(spec)
         status = obj.get("status") or {}
@@ -61,6 +66,14 @@ class Pod(BuiltinKind):
         """Only images, the deadline and additional tolerations may change."""
         return [*apply(self._lasting, new), *pod_update.check(new, old, self.release)]
 
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return [*name_warnings(obj, "in the Pod's hostname"), *template_warnings(obj, "")]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """A pod has its name already."""
+        return template_warnings(new, "")
+
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Check the nominated node name and restarts of finished containers."""
         return pod_update.check_status(new, old, self.release)
@@ -85,12 +98,17 @@ class Pod(BuiltinKind):
 class PodTemplate(BuiltinKind):
     """core/v1 PodTemplate."""
 
+    generation = True
     defaults = {"template?": pod_defaults.template}
 
     def serve_as(self, release: int) -> None:
         """Take the rules of the release."""
         super().serve_as(release)
         self.rules = (inside("template", *pod_checks.template(release), absent={}),)
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return template_warnings(obj.get("template"), "template")
 
 
 def tolerate_failing_nodes(spec: Manifest) -> None:
