@@ -73,7 +73,7 @@ async def test_who_deletes_a_job_is_told_of_its_pods_once(client: Any) -> None:
     assert [len(texts) for texts in told.values()] == [0, 1]
 
 
-async def test_unknown_fields_of_a_scale_are_refused_where_that_is_asked_for(client: Any) -> None:
+async def test_unknown_fields_of_a_scale_are_refused_if_strict(client: Any) -> None:
     controllers = "/api/v1/namespaces/default/replicationcontrollers"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await client("POST", controllers, {"metadata": {"name": "r"}, "spec": {"template": template}})
