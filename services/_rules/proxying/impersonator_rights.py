@@ -24,3 +24,20 @@ def impersonator_rights(namespace: str) -> tuple[Manifest, Manifest]:
             "subjects": [{"kind": "ServiceAccount", "name": IMPERSONATOR, "namespace": namespace}],
         },
     )
+
+
+def with_account(binding: Manifest, namespace: str) -> Manifest | None:
+    """The binding of these rights with the account of a namespace added; None where it has it, or is another's."""
+    wanted = impersonator_rights(namespace)[1]
+    subjects = binding.get("subjects") or []
+    own = wanted["subjects"][0]
+    if binding.get("roleRef") != wanted["roleRef"] or any(own.items() <= held.items() for held in subjects):
+        return None
+    return {**binding, "subjects": [*subjects, own]}
+
+
+def without_account(binding: Manifest, namespace: str) -> Manifest | None:
+    """The binding without the account of a namespace; None where no other account is left in it."""
+    own = impersonator_rights(namespace)[1]["subjects"][0]
+    others = [held for held in binding.get("subjects") or () if not own.items() <= held.items()]
+    return {**binding, "subjects": others} if others else None

@@ -9,7 +9,7 @@ from schemas.manifest import Manifest
 from services._kit.credentials.access import open_member
 from services._kit.kube.client import ApiError, KubeClient, Unreachable, resource_path
 from services._rules.names import member_role_name, member_service_account_name
-from services._rules.proxying.impersonator_rights import IMPERSONATOR
+from services._rules.proxying.impersonator_rights import IMPERSONATOR, without_account
 from services.cli.common.control_plane import read_kubeconfig
 from services.cli.common.karmadactl_options import MemberFile
 from services.cli.common.running import Failed, NotReady, complain
@@ -52,12 +52,17 @@ async def clean_by_file(name: str, options: LeaveOptions) -> None:
     account = member_service_account_name(name)
     role = member_role_name(account)
     async with open_member_file(chosen) as (member, _):
+        try:
+            used = await _is_used_by_others(member, options.namespace)
+        except (ApiError, Unreachable) as error:
+            if not options.force:
+                raise Failed(f"cluster {name} is unjoined, but its rights could not be read: {error}") from None
+            used = True
         for path in (
             _binding(role),
             _role(role),
             resource_path("", "v1", "serviceaccounts", options.namespace, account),
-            _binding(IMPERSONATOR),
-            _role(IMPERSONATOR),
+            *(() if used else (_binding(IMPERSONATOR), _role(IMPERSONATOR))),
             *(place(name) for name in READERS for place in (_binding, _role)),
             resource_path("", "v1", "serviceaccounts", options.namespace, IMPERSONATOR),
             resource_path("", "v1", "namespaces", "", options.namespace),
@@ -96,7 +101,7 @@ async def clean_by_itself(name: str, namespace: str, member: KubeClient | str) -
             if others
             else resource_path("", "v1", "namespaces", "", namespace)
         )
-        ours = (IMPERSONATOR, *READERS)
+        ours = READERS if await _is_used_by_others(member, namespace) else (IMPERSONATOR, *READERS)
         shared = () if others else (*map(_binding, ours), *map(_role, ours))
         for path in (_role(role), *shared, place):
             await _hang_on(member, path, owner)
@@ -110,6 +115,20 @@ async def clean_by_itself(name: str, namespace: str, member: KubeClient | str) -
     except (Unreachable, NotReady) as error:
         return left_in(name, namespace, str(error))
     return ""
+
+
+async def _is_used_by_others(member: KubeClient, namespace: str) -> bool:
+    """Take the account of a namespace out of the rights to act for callers; whether accounts of others have them."""
+    try:
+        held = await member.get(_binding(IMPERSONATOR))
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    others = without_account(held, namespace)
+    if others is not None:
+        await member.update(_binding(IMPERSONATOR), others)
+    return others is not None
 
 
 def left_in(name: str, namespace: str, why: str) -> str:
