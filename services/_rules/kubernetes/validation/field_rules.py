@@ -288,6 +288,15 @@ def port_or_name(value: int | str, field: str) -> list[FieldError]:
     return [] if 1 <= value <= 65535 else [invalid(field, value, PORT_RANGE)]
 
 
+def domain_prefixed(value: str, field: str) -> list[FieldError]:
+    """Return what is wrong with a path behind a domain, such as the name of a controller."""
+    domain, _, path = value.partition("/")
+    if not domain or not path:
+        return [invalid(field, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    found = [invalid(field, domain, problem) for problem in name_formats.subdomain(domain)]
+    return found + [invalid(field, path, problem) for problem in name_formats.path_part(path)]
+
+
 # Items of a list.
 
 

@@ -133,9 +133,14 @@ def _limits(spec: Manifest, path: str) -> list[FieldError]:
     return [invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")]
 
 
-SIZES = (
-    number("minReplicas", 1, detail="must be greater than or equal to 1"),
-    number("maxReplicas", 1, detail="must be greater than 0", absent=0),
-    _limits,
-    inside("scaleTargetRef", *REFERENCE, absent={}),
-)
+def sizes(need: str | None = None) -> Rules:
+    """Return the rules of limits and target; `need` is the detail of the error where there is no upper limit."""
+    return (
+        number("minReplicas", 1, detail="must be greater than or equal to 1"),
+        number("maxReplicas", 1, detail="must be greater than 0", need=need, absent=0),
+        _limits,
+        inside("scaleTargetRef", *REFERENCE, absent={}),
+    )
+
+
+SIZES = sizes()

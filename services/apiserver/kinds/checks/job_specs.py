@@ -23,6 +23,7 @@ from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
     apply,
     choice,
+    domain_prefixed,
     immutable,
     not_negative,
     repeated,
@@ -53,14 +54,10 @@ def _managed(spec: Manifest, path: str) -> Errors:
     manager, field = spec.get("managedBy"), f"{path}.managedBy"
     if manager is None:
         return
-    domain, slash, rest = manager.partition("/")
-    if not manager:
-        yield required(field)
-    elif not slash or not domain or not rest:
-        yield invalid(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    if manager:
+        yield from domain_prefixed(manager, field)
     else:
-        yield from (invalid(field, domain, problem) for problem in names.subdomain(domain))
-        yield from (invalid(field, rest, problem) for problem in names.path_part(rest))
+        yield required(field)
     if len(manager) > _LONGEST_MANAGER:
         yield too_long(field, manager, _LONGEST_MANAGER)
 

@@ -7,21 +7,13 @@ from typing import Any
 import msgspec
 
 from schemas.manifest import Manifest
-from services._rules.kubernetes import quantity
 from services._rules.kubernetes.validation import metric_targets as metric_checks
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_errors import FieldError, invalid, required
-from services._rules.kubernetes.validation.field_rules import (
-    NOT_NEGATIVE,
-    apply,
-    each,
-    inside,
-    text,
-    valid,
-)
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import apply, each, inside, text
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks.resources import resource_name
+from services.apiserver.kinds.checks.resources import amount, resource_name
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError
@@ -86,7 +78,7 @@ _BEHAVIOR = Defaults(
 
 
 _CONTAINER_RESOURCE = inside("containerResource", inside("name", resource_name), text("container", names.label))
-_TOLERANCE = inside("tolerance", valid(lambda value: quantity.parse(value).nano >= 0, NOT_NEGATIVE))
+_TOLERANCE = inside("tolerance", amount)
 _MEASURED = (
     inside(
         "spec",
@@ -111,7 +103,7 @@ def _group_of_target(spec: Manifest) -> str:
 class Autoscaler(BuiltinKind):
     """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
 
-    spec_rules = metric_checks.SIZES
+    spec_rules = metric_checks.sizes(need="")
     status_rules = counts(("currentReplicas", "desiredReplicas"))
 
     def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
@@ -171,12 +163,7 @@ class Autoscaler(BuiltinKind):
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""
         # The older versions are checked as what they are stored as, so their errors name its fields.
-        found = [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
-        most = "spec.maxReplicas"
-        if (obj.get("spec") or {}).get("maxReplicas") or not any(error.field == most for error in found):
-            return found
-        first = next(index for index, error in enumerate(found) if error.field == most)
-        return [*found[:first], required(most), *found[first + 1 :]]
+        return [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """A new object names the group of its target."""

@@ -18,14 +18,13 @@ from services._rules.kubernetes.validation.field_rules import Check, Rules, chan
 from services._rules.kubernetes.validation.job_status import SINCE as ENDS_SINCE
 from services._rules.kubernetes.validation.job_status import job_status
 from services._rules.kubernetes.validation.status_fields import counts
-from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import job_specs
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import is_usable, label_selector
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import labels_of, matches, mismatch
-from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
+from services.apiserver.kinds.workloads.template_warnings import PodMaker
 
 CRON_NAME_LIMIT = 52
 _ZONES_SINCE = 25  # the first minor release whose CronJobs have a time zone
@@ -104,7 +103,7 @@ def _selector(spec: Manifest, path: str) -> list[FieldError]:
     return [*found, *mismatch(spec, path)] if is_usable(selector) else found
 
 
-class Job(BuiltinKind):
+class Job(PodMaker):
     """batch/v1 Job."""
 
     generation = True
@@ -174,14 +173,6 @@ class Job(BuiltinKind):
         found = super().validate_status(new, old)
         return [*found, *job_status(new, old)] if self.release >= ENDS_SINCE else found
 
-    def warnings(self, obj: Manifest) -> list[str]:
-        """Tell of what is taken and does not do what it seems to ask for."""
-        return [*name_warnings(obj), *template_warnings(obj["spec"].get("template"), "spec.template")]
-
-    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
-        """Its pods have their names already."""
-        return template_warnings(new["spec"].get("template"), "spec.template")
-
     def check_metadata(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with the metadata; labels taken from the template are blamed there."""
         found = super().check_metadata(obj)
@@ -214,9 +205,10 @@ def _short_name(obj: Manifest, _: str) -> Errors:
         yield invalid("metadata.name", name, f"must be no more than {CRON_NAME_LIMIT} characters")
 
 
-class CronJob(BuiltinKind):
+class CronJob(PodMaker):
     """batch CronJob, v1 and v1beta1 alike."""
 
+    template_at = "spec.jobTemplate.spec.template"
     generation = True
     defaults = {
         "spec": {
@@ -251,15 +243,6 @@ class CronJob(BuiltinKind):
         """Return what is wrong with a CronJob by itself; a schedule that had its time zone in it may keep it."""
         kept = "TZ" in old["spec"].get("schedule", "")
         return [*super().check_update(new, old), *(() if kept else self._own_zone(new))]
-
-    def warnings(self, obj: Manifest) -> list[str]:
-        """Tell of what is taken and does not do what it seems to ask for."""
-        return [*name_warnings(obj), *self.change_warnings(obj, {})]
-
-    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
-        """The Jobs to come bear the name that it has."""
-        template = ((new["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template")
-        return template_warnings(template, "spec.jobTemplate.spec.template")
 
     def _own_zone(self, obj: Manifest) -> list[FieldError]:
         newer = self.release >= _ZONES_SINCE

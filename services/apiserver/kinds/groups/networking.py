@@ -22,6 +22,7 @@ from services._rules.kubernetes.validation.field_rules import (
     Rules,
     changed,
     choice,
+    domain_prefixed,
     each,
     inside,
     listed,
@@ -122,12 +123,7 @@ def _controller(controller: str, field: str) -> Errors:
         return
     if len(controller.encode()) > _LONGEST_CONTROLLER:
         yield too_long(field, controller, _LONGEST_CONTROLLER)
-    prefix, _, path = controller.partition("/")
-    if not prefix or not path:
-        yield invalid(field, controller, 'must be a domain-prefixed path (such as "acme.io/foo")')
-        return
-    yield from (invalid(field, prefix, text) for text in names.subdomain(prefix))
-    yield from (invalid(field, path, text) for text in names.path_part(path))
+    yield from domain_prefixed(controller, field)
 
 
 _SCOPES = ("Cluster", "Namespace")

@@ -20,7 +20,6 @@ from services._rules.kubernetes.validation.field_errors import (
     too_long,
 )
 from services._rules.kubernetes.validation.field_rules import (
-    NOT_NEGATIVE,
     Form,
     apply,
     changed,
@@ -47,6 +46,7 @@ from services.apiserver.kinds.checks.persistent_volumes import (
     inline,
     whole_volume,
 )
+from services.apiserver.kinds.checks.resources import amount
 from services.apiserver.kinds.checks.volumes import SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
 
@@ -418,10 +418,6 @@ class Attachment(BuiltinKind):
         return [*self.check(new), *_NAMED_VOLUME(new, ""), *changed(self.fixed, new, old)]
 
 
-def _not_below_zero(value: str, path: str) -> list[FieldError]:
-    return [invalid(path, value, NOT_NEGATIVE)] if quantity.parse(value).nano < 0 else []
-
-
 class Capacity(BuiltinKind):
     """storage.k8s.io CSIStorageCapacity."""
 
@@ -429,7 +425,7 @@ class Capacity(BuiltinKind):
     rules = (
         inside("nodeTopology", label_selector),
         text("storageClassName", names.subdomain, blank=True),
-        inside("capacity", _not_below_zero),
-        inside("maximumVolumeSize", _not_below_zero),
+        inside("capacity", amount),
+        inside("maximumVolumeSize", amount),
     )
     fixed = ("nodeTopology", "storageClassName")

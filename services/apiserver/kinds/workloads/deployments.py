@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import (
@@ -35,7 +35,7 @@ from services.apiserver.kinds.checks.affinities import is_usable, label_selector
 from services.apiserver.kinds.checks.volumes import writable_disks
 from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
-from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
+from services.apiserver.kinds.workloads.template_warnings import PodMaker
 
 MISMATCH = "`selector` does not match template `labels`"
 RESTARTED = ("Always",)
@@ -169,7 +169,7 @@ def never_decremented(new: Manifest, old: Manifest) -> Errors:
         yield invalid("status.collisionCount", now or 0, "cannot be decremented")
 
 
-class Workload(BuiltinKind, ABC):
+class Workload(PodMaker, ABC):
     """What all workloads share: rules of a release, generations, numbers of replicas in a status."""
 
     generation = True
@@ -178,21 +178,10 @@ class Workload(BuiltinKind, ABC):
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     )
 
-    names_pods: ClassVar[bool] = True
-    """Whether the name of a pod begins with that of the object, and should be a label."""
-
-    def warnings(self, obj: Manifest) -> list[str]:
-        """Tell of what is taken and does not do what it seems to ask for."""
-        return [*(name_warnings(obj) if self.names_pods else ()), *self._template_warnings(obj)]
-
     def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
         """Tell of the template where the spec changed."""
         same = new["metadata"].get("generation") == old["metadata"].get("generation")
-        return [] if same else self._template_warnings(new)
-
-    @staticmethod
-    def _template_warnings(obj: Manifest) -> list[str]:
-        return template_warnings((obj.get("spec") or {}).get("template"), "spec.template")
+        return [] if same else super().change_warnings(new, old)
 
     @abstractmethod
     def spec_of(self, release: int) -> Rules:

@@ -10,7 +10,7 @@ from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks import pod_annotations
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
-from services.apiserver.kinds.workloads.template_warnings import name_warnings, template_warnings
+from services.apiserver.kinds.workloads.template_warnings import PodMaker, name_warnings, template_warnings
 
 _EVICTING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 TOLERATION_SECONDS = 300
@@ -95,9 +95,11 @@ class Pod(BuiltinKind):
         }
 
 
-class PodTemplate(BuiltinKind):
+class PodTemplate(PodMaker):
     """core/v1 PodTemplate."""
 
+    template_at = "template"
+    names_pods = False
     generation = True
     defaults = {"template?": pod_defaults.template}
 
@@ -105,10 +107,6 @@ class PodTemplate(BuiltinKind):
         """Take the rules of the release."""
         super().serve_as(release)
         self.rules = (inside("template", *pod_checks.template(release), absent={}),)
-
-    def warnings(self, obj: Manifest) -> list[str]:
-        """Tell of what is taken and does not do what it seems to ask for."""
-        return template_warnings(obj.get("template"), "template")
 
 
 def tolerate_failing_nodes(spec: Manifest) -> None:

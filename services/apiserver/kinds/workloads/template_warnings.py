@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation.field_rules import place, repeated
+from services._rules.kubernetes.validation.field_rules import lookup, place, repeated
+from services.apiserver.kinds.builtin import BuiltinKind
 
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _CRITICAL: Final = "scheduler.alpha.kubernetes.io/critical-pod"
@@ -39,6 +40,26 @@ def template_warnings(template: Manifest | None, path: str) -> list[str]:
         *_grace(spec, field),
         *_containers(spec, field),
     ]
+
+
+class PodMaker(BuiltinKind):
+    """A kind whose objects have the template of pods."""
+
+    template_at: ClassVar[str] = "spec.template"
+    """The path of the template."""
+    names_pods: ClassVar[bool] = True
+    """Whether the name of a pod begins with that of the object, and should be a label."""
+
+    def warnings(self, obj: Manifest) -> list[str]:
+        """Tell of what is taken and does not do what it seems to ask for."""
+        return [*(name_warnings(obj) if self.names_pods else ()), *self._of_template(obj)]
+
+    def change_warnings(self, new: Manifest, old: Manifest) -> list[str]:
+        """Tell of the template; the object has its name already."""
+        return self._of_template(new)
+
+    def _of_template(self, obj: Manifest) -> list[str]:
+        return template_warnings(lookup(obj, self.template_at), self.template_at)
 
 
 def name_warnings(obj: Manifest, use: str = "in Pod names and hostnames") -> list[str]:
