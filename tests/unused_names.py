@@ -42,6 +42,10 @@ _.revise
 _.prepare_approval
 _.validate_approval
 _.validate_finalize
+_.prepare_ephemeralcontainers
+_.validate_ephemeralcontainers
+_.prepare_resize
+_.validate_resize
 
 # Fields that JSON has: they are written as a whole, or checked when they are read.
 _.app_protocol

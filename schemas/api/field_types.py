@@ -30,8 +30,9 @@ UNTOLD: Final[dict[str, dict[str, str]]] = {
         "apiVersion": "s",
         "kind": "s",
         "metadata": f"@{OBJECT_META}",
-        "status": "@io.k8s.api.authentication.v1.TokenReviewStatus",
+        "status": "@io.k8s.api.authentication.v1.SelfSubjectReviewStatus",
     },
+    "io.k8s.api.authentication.v1.SelfSubjectReviewStatus": {"userInfo": "@io.k8s.api.authentication.v1.UserInfo"},
     "io.k8s.api.batch.v1.JobSpec": {"completionMode": "s", "managedBy": "s", "podReplacementPolicy": "s"},
     "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement": {"containerName": "s"},
     "io.k8s.api.batch.v1.SuccessPolicyRule": {"succeededCount": "i", "succeededIndexes": "s"},
@@ -75,7 +76,7 @@ def kubernetes_types() -> dict[str, Raw]:
     packed = files(__package__).joinpath("kubernetes.json.gz").read_bytes()
     found = msgspec.json.decode(gzip.decompress(packed), type=dict[str, Raw])
     # The client that the table comes from is older than these.
-    later = files(__package__).joinpath("kubernetes_policies.json").read_bytes()
+    later = files(__package__).joinpath("kubernetes_recent.json").read_bytes()
     return msgspec.json.decode(later, type=dict[str, Raw]) | found
 
 

@@ -61,7 +61,7 @@ async def _main() -> None:
         from services.apiserver.store.memory_store import MemoryStore
 
         store = MemoryStore()
-    server = ApiServer(store, builtin_registry(settings.profile), settings)
+    server = ApiServer(store, builtin_registry(), settings)
     host = os.environ.get("FLEETLOG_APISERVER_HOST", "127.0.0.1")
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

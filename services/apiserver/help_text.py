@@ -36,7 +36,6 @@ _MEANING: Final = {
     "OIDC_USERNAME_PREFIX": "what goes before the name; -: nothing (the issuer and #)",
     "PORT": "the port to listen at, 0 for a free one (6443)",
     "PREFIX": "the first token of the subjects of objects (obj)",
-    "PROFILE": "which Kubernetes this is: current, or 1.20",
     "PUBLIC_URL": "where members reach this server",
     "QUEUE": "requests of one user that may wait for a seat; more are answered 429 (100)",
     "QUEUE_SECONDS": "seconds for which they wait (15)",

@@ -38,7 +38,7 @@ from services.apiserver.auth.rbac.role_grants import RoleGrants
 from services.apiserver.auth.rbac.signer_rights import SignerRights
 from services.apiserver.auth.service_accounts import ServiceAccounts
 from services.apiserver.auth.token_signing import tokens_of
-from services.apiserver.controllers.apiservices import Aggregator
+from services.apiserver.controllers.aggregation.apiservices import Aggregator
 from services.apiserver.controllers.bootstrap_identities import BootstrapAuthentication
 from services.apiserver.controllers.in_process_client import LocalClient
 from services.apiserver.core.audit import Audit
@@ -104,7 +104,7 @@ class ApiServer:
         if self.settings.data_dir is not None:
             self.authority = Authority(self.settings.data_dir)
         admission = Admission([NamespaceLifecycle(store)])
-        ownership = Ownership(track_creates=self.settings.track_fields, release=registry.release)
+        ownership = Ownership(track_creates=self.settings.track_fields)
         self.objects = Objects(store, registry, admission, ownership, self.audit)
         self.deleter = Deleter(self.objects)
         self.local = LocalClient(self.objects, self.deleter, registry)
@@ -133,13 +133,11 @@ class ApiServer:
         subresources = Subresources(self.objects, self.deleter, TokenRequests(self.objects, self.signer))
         self.connections = subresources.connections
         self._resources = ResourceApi(self.objects, self.deleter, subresources, registry, table_of(), reviews.answer)
-        current = self.settings.profile == "current"
         self.discovery = Discovery(
             registry,
             self.settings.git_version,
             lambda: self.store.ready,
-            openapi_of(registry, self.settings.git_version, with_v3=current),
-            aggregated=current,
+            openapi_of(registry, self.settings.git_version),
             tasks_run=lambda: not owner().trouble(),
         )
         self._issuer = IssuerDiscovery(self.signer)
@@ -154,7 +152,7 @@ class ApiServer:
         routes = [*routes, self.discovery.route, self._resources.route]
         aggregated = self.discovery.extra
         self.discovery.extra = lambda: [*aggregated(), *computed(self.computed)]
-        self._face = HttpFace(self.authenticator, counted, routes, limits, mistakes=400 if current else 500)
+        self._face = HttpFace(self.authenticator, counted, routes, limits)
         self._face.on_refusal = self.audit.refusal
         self._face.lasts = lambda request, parts: self.aggregator is not None and self.aggregator.lasts(request, parts)
         self._resources.face = self._face
@@ -197,8 +195,7 @@ class ApiServer:
             self.write_kubeconfig(self.settings.kubeconfig)
 
     async def _write_roles(self) -> None:
-        current = self.settings.profile == "current"
-        await write_roles(self.local, (manifest for _, manifest in default_objects(current=current)))
+        await write_roles(self.local, (manifest for _, manifest in default_objects()))
         if self.settings.service_roles:
             namespace, *roles = service_objects()
             if self.local.get("v1", "namespaces", "", namespace["metadata"]["name"]) is None:

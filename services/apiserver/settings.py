@@ -15,7 +15,7 @@ from services.apiserver.auth.openid_tokens import OpenIdSettings
 from services.apiserver.core.outbound import Outbound
 from services.apiserver.core.request_context import Identity
 
-DEFAULT_VERSION = "v1.30.0+fleetlog"
+DEFAULT_VERSION = "v1.36.0+fleetlog"
 PREFIX: Final = "FLEETLOG_APISERVER_"
 GATES: Final = "FLEETLOG_FEATURE_GATES"
 NO_EXECUTE: Final = "FLEETLOG_ENABLE_NO_EXECUTE_TAINT_EVICTION"
@@ -29,7 +29,7 @@ VARIABLES: Final = frozenset(
         *("DATA_DIR", "DROP_UNREADABLE", "EVENT_TTL", "GUARD_SECONDS", "HOST", "KUBECONFIG", "PORT", "PREFIX"),
         *("OIDC_CA_FILE", "OIDC_CLIENT_ID", "OIDC_GROUPS_CLAIM", "OIDC_GROUPS_PREFIX", "OIDC_ISSUER_URL"),
         *("OIDC_REQUIRED_CLAIM", "OIDC_SIGNING_ALGS", "OIDC_USERNAME_CLAIM", "OIDC_USERNAME_PREFIX"),
-        *("PROFILE", "PUBLIC_URL", "QUEUE", "QUEUE_SECONDS", "REPLICAS", "REQUEST_SECONDS", "SEATS", "SERVICE_CIDR"),
+        *("PUBLIC_URL", "QUEUE", "QUEUE_SECONDS", "REPLICAS", "REQUEST_SECONDS", "SEATS", "SERVICE_CIDR"),
         *("SERVICE_ROLES", "STREAM", "TLS", "TLS_NAMES", "TOKEN_FILE", "TRACK_FIELDS", "VERSION", "WATCHES"),
     )
 )
@@ -68,9 +68,10 @@ class Settings(msgspec.Struct, kw_only=True):
     An edit of a guarded policy is measured for `guard_seconds` at most.
     `no_execute_policies` lets a ClusterTaintPolicy evict. `quotas` enforces ResourceQuotas by their status, and with
     `controllers` measures it. `namespace_objects` gives namespaces their default ServiceAccount and the certificate
-    authority, with `controllers`; `service_accounts` gives pods a ServiceAccount that exists and its token: what a
-    cluster with pods does and a control plane of templates does not. `allow_local_extensions` names addresses of this
-    machine and its links that webhooks and aggregated servers may be at (CIDRs, addresses with a port, "1" for all).
+    authority, with `controllers`. What a cluster with pods does and a control plane of templates does not:
+    `service_accounts` gives pods a ServiceAccount that exists and its token, `protect_volumes` keeps claims, volumes
+    and VolumeAttributesClasses while they are in use. `allow_local_extensions` names addresses of this machine and its
+    links that webhooks and aggregated servers may be at (CIDRs, addresses with a port, "1" for all).
     """
 
     data_dir: Path | None = None
@@ -93,7 +94,6 @@ class Settings(msgspec.Struct, kw_only=True):
     public_url: str = ""
     bootstrap_tokens: bool = False
     max_body: int = 3 * 1024 * 1024
-    profile: str = "current"
     track_fields: bool = True
     admission: bool = True
     guard_seconds: int = 10
@@ -101,6 +101,7 @@ class Settings(msgspec.Struct, kw_only=True):
     no_execute_policies: bool = False
     quotas: bool = True
     namespace_objects: bool = True
+    protect_volumes: bool = False
     service_accounts: bool = False
     allow_local_extensions: tuple[str, ...] = ()
     event_ttl: float = 3600.0
@@ -168,18 +169,17 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             aggregate[name] = url
     gates = tuple(item for item in environ.get(GATES, "").split(",") if item.strip())
     gates_of(gates)
-    profile = text("PROFILE", "current")
-    # A server that stands for a recorded release behaves as that one did.
-    allowed = tuple(text("ALLOW_LOCAL_EXTENSIONS", "0" if profile == "current" else "1").split(","))
+    allowed = tuple(text("ALLOW_LOCAL_EXTENSIONS", "0").split(","))
     Outbound(allowed)
     modes_of(text("AUTHORIZATION", "AlwaysAllow"))
+    controllers, admission = flag(environ, "CONTROLLERS", default=True), flag(environ, "ADMISSION", default=True)
     return Settings(
         data_dir=Path(text("DATA_DIR", ".fleetlog/apiserver")),
         git_version=text("VERSION", DEFAULT_VERSION),
         tokens=tokens,
         tls=flag(environ, "TLS", default=True),
         tls_names=tuple(n for n in text("TLS_NAMES").split(",") if n),
-        controllers=flag(environ, "CONTROLLERS", default=True),
+        controllers=controllers,
         authorization=text("AUTHORIZATION", "AlwaysAllow"),
         openid=_openid(text),
         service_roles=flag(environ, "SERVICE_ROLES", default=False),
@@ -189,10 +189,11 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         kubeconfig=Path(text("KUBECONFIG")) if text("KUBECONFIG") else None,
         public_url=text("PUBLIC_URL"),
         bootstrap_tokens=flag(environ, "BOOTSTRAP_TOKENS", default=True),
-        profile=profile,
         allow_local_extensions=allowed,
         track_fields=flag(environ, "TRACK_FIELDS", default=True),
-        admission=flag(environ, "ADMISSION", default=True),
+        admission=admission,
+        # A control plane of templates has no pods that use them; one without controllers leaves that to others.
+        protect_volumes=not (controllers and admission),
         guard_seconds=whole_number(environ, "GUARD_SECONDS", 10),
         feature_gates=gates,
         no_execute_policies=_truth(environ, NO_EXECUTE, default=False),

@@ -7,7 +7,7 @@ from schemas.manifest import Manifest
 from services._kit.runtime.policy_guard import PolicyGuard
 from services._rules.feature_gates import feature_gates
 from services.apiserver.admission.admission_webhooks import Webhooks
-from services.apiserver.admission.builtin_plugins import CertificateRequests, LimitRanger
+from services.apiserver.admission.builtin_plugins import CertificateRequests, LimitRanger, VolumePhases, VolumeProtected
 from services.apiserver.admission.chain import Plugin
 from services.apiserver.admission.default_classes import DefaultClasses
 from services.apiserver.admission.expression_checks import ExpressionChecks
@@ -17,13 +17,13 @@ from services.apiserver.admission.priority_class import Classes
 from services.apiserver.admission.resource_quotas import ResourceQuotas
 from services.apiserver.admission.service_account_pods import ServiceAccountPods
 from services.apiserver.auth.openid_tokens import OpenIdTokens
-from services.apiserver.controllers import apiservices as aggregation
 from services.apiserver.controllers import crd_controller as definitions
+from services.apiserver.controllers.aggregation import apiservices as aggregation
+from services.apiserver.controllers.aggregation.local_apiservices import APISERVICES, LocalApiServices
 from services.apiserver.controllers.bootstrap_identities import AgentRequests, ClusterInfo, info_kubeconfig
 from services.apiserver.controllers.event_expiry import EventExpiry
 from services.apiserver.controllers.finished_jobs import FinishedJobs
 from services.apiserver.controllers.garbage_collector import GarbageCollector
-from services.apiserver.controllers.local_apiservices import APISERVICES, LocalApiServices
 from services.apiserver.controllers.namespace_controller import NamespaceController
 from services.apiserver.controllers.namespace_objects import NamespaceObjects
 from services.apiserver.controllers.openid_keys import OpenIdKeys
@@ -31,6 +31,7 @@ from services.apiserver.controllers.quota_usage import QuotaUsage
 from services.apiserver.controllers.role_aggregation import RoleAggregation
 from services.apiserver.controllers.service_allocator import ServiceAllocator
 from services.apiserver.controllers.token_secrets import TokenSecrets
+from services.apiserver.controllers.volume_protection import VolumeProtection
 from services.apiserver.core.request import RequestInfo
 from services.apiserver.core.request_context import now
 from services.apiserver.core.service_addresses import Resolver
@@ -78,6 +79,8 @@ def builtin_plugins(server: "ApiServer") -> list[Plugin]:
         *([ServiceAccountPods(server.store)] if server.settings.service_accounts else ()),
         Classes(server.store),
         DefaultClasses(server.store),
+        VolumePhases(),
+        *([VolumeProtected()] if server.settings.protect_volumes else ()),
         CertificateRequests(),
         AgentRequests(),
         server.policies,
@@ -140,6 +143,8 @@ def builtin_controllers(server: "ApiServer") -> list[Controller]:
         found.append(TokenSecrets(server.objects, server.deleter, server.signer, lambda: _ca_of(server)))
         if server.settings.finished_jobs:
             found.append(FinishedJobs(server.objects, server.deleter))
+        if server.settings.protect_volumes:
+            found.append(VolumeProtection(server.objects))
     return found
 
 
@@ -166,14 +171,14 @@ def table_of() -> TableOf:
     return render
 
 
-def openapi_of(registry: Registry, release: str, *, with_v3: bool) -> "Find":
+def openapi_of(registry: Registry, release: str) -> "Find":
     """The OpenAPI documents, made when they are first asked for."""
 
     @cache
     def documents() -> "OpenApi":
         from services.apiserver.openapi.serve import OpenApi
 
-        return OpenApi(registry, release, with_v3=with_v3)
+        return OpenApi(registry, release)
 
     return lambda path, accept: documents().find(path, accept)
 

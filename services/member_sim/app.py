@@ -60,7 +60,7 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
     kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
     server = ApiServer(
         store_of(settings),
-        builtin_registry("current"),
+        builtin_registry(),
         Settings(
             data_dir=settings.data_dir,
             git_version=settings.version,
@@ -74,6 +74,7 @@ async def _run(settings: MemberSettings, ready: Callable[[Running], None] | None
             finished_jobs=False,
             namespace_objects=False,
             quotas=False,
+            protect_volumes=True,
             service_accounts=True,
             # The cluster that is simulated lives on this machine, its webhooks included.
             allow_local_extensions=("1",),

@@ -12,17 +12,17 @@ registry = functools.cache(builtin_registry)
 UID = "8a7f6a1e-0000-4000-8000-000000000000"
 
 
-def kind_of(api_version: str, name: str, profile: str = "current") -> Kind:
-    """A kind by its name, as a profile has it."""
-    found = registry(profile).by_api_version(api_version, name)
+def kind_of(api_version: str, name: str) -> Kind:
+    """A kind by its name."""
+    found = registry().by_api_version(api_version, name)
     assert found is not None, f"{api_version} {name} is not served"
     return found
 
 
-def kind_named(text: str, profile: str = "current") -> Kind:
+def kind_named(text: str) -> Kind:
     """A kind by version and name, as in `apps/v1 Deployment`."""
     api_version, _, name = text.partition(" ")
-    return kind_of(api_version, name, profile)
+    return kind_of(api_version, name)
 
 
 def created(kind: Kind, body: Manifest) -> Manifest:

@@ -33,9 +33,7 @@ class Charge(Struct, frozen=True):
     status: Manifest
 
 
-def charges(
-    quotas: Iterable[Manifest], group: str, plural: str, new: Manifest, old: Manifest | None, *, by_container: bool
-) -> list[Charge]:
+def charges(quotas: Iterable[Manifest], group: str, plural: str, new: Manifest, old: Manifest | None) -> list[Charge]:
     """The quotas that a creation, or an update of `old`, is charged to; raises Refused for one that has no room."""
     found: list[tuple[Manifest, Amounts, Amounts]] = []
     for quota in quotas:
@@ -46,7 +44,7 @@ def charges(
             continue
         name = quota["metadata"]["name"]
         if plural == "pods" and not group:
-            missing = unspecified(new, limited, by_container=by_container)
+            missing = unspecified(new, limited)
             if missing:
                 raise Refused(f"failed quota: {name}: {missing}")
         if any(one not in used for one in limited):

@@ -188,11 +188,8 @@ def _reaches_out(spec: Manifest) -> bool:
     return False
 
 
-def unspecified(pod: Manifest, limited: Iterable[str], *, by_container: bool) -> str:
-    """What containers of a pod have to name because a quota limits it, empty when they do.
-
-    `by_container` also names the containers, as later releases do.
-    """
+def unspecified(pod: Manifest, limited: Iterable[str]) -> str:
+    """What containers of a pod have to name because a quota limits it, empty when they do."""
     demanded = _DEMANDED.intersection(limited)
     lacking: dict[str, list[str]] = {}
     for container in _containers(pod):
@@ -202,9 +199,7 @@ def unspecified(pod: Manifest, limited: Iterable[str], *, by_container: bool) ->
             lacking.setdefault(name, []).append(container.get("name", ""))
     if not lacking:
         return ""
-    if by_container:
-        return "must specify " + "; ".join(f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
-    return f"must specify {','.join(sorted(lacking))}"
+    return "must specify " + "; ".join(f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
 
 
 def _containers(pod: Manifest) -> Iterator[Manifest]:

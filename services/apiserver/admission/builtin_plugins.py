@@ -1,9 +1,10 @@
-"""The admission plugins of every server: namespaces, LimitRanges and certificate signing requests."""
+"""The admission plugins that need no rules of their own: of namespaces, LimitRanges, signing requests and volumes."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from typing import Final
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.limit_range import apply_defaults, claim_violations, pod_violations
@@ -148,3 +149,52 @@ def _organizations(request: str) -> list[str]:
     except (binascii.Error, ValueError):
         return []  # the kind's own checks report what is wrong with it
     return [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+_SINCE: Final = "lastPhaseTransitionTime"
+
+
+class VolumePhases:
+    """Notes when a volume came to its phase, unless who says so notes it."""
+
+    resources = frozenset({"/persistentvolumes"})
+    operations = frozenset({"UPDATE"})
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Keep the time of the phase, or take the time of the change."""
+        if attributes.new is None or attributes.old is None or attributes.subresource != "status":
+            return
+        status, before = attributes.new.setdefault("status", {}), attributes.old.get("status") or {}
+        if status.get("phase") == before.get("phase"):
+            if _SINCE in before:
+                status.setdefault(_SINCE, before[_SINCE])
+        elif status.get(_SINCE) == before.get(_SINCE):
+            status[_SINCE] = timestamp(now())
+
+    validate = nothing
+
+
+PROTECTED_BY: Final = {
+    "/persistentvolumeclaims": "kubernetes.io/pvc-protection",
+    "/persistentvolumes": "kubernetes.io/pv-protection",
+    "storage.k8s.io/volumeattributesclasses": "kubernetes.io/vac-protection",
+}
+"""The finalizer by which an object of a kind (`group/plural`) outlives its deletion while it is in use."""
+
+
+class VolumeProtected:
+    """Gives new claims, volumes and VolumeAttributesClasses their finalizer; `VolumeProtection` takes it away."""
+
+    resources = frozenset(PROTECTED_BY)
+    operations = frozenset({"CREATE"})
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Add the finalizer."""
+        if attributes.new is None or attributes.subresource:
+            return
+        meta, finalizer = attributes.new["metadata"], PROTECTED_BY[attributes.kind.store_key]
+        held = meta.get("finalizers") or []
+        if finalizer not in held:
+            meta["finalizers"] = [*held, finalizer]
+
+    validate = nothing

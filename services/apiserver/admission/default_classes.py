@@ -7,7 +7,6 @@ from typing import Any, Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
 from services.apiserver.admission.chain import Attributes, forbidden
-from services.apiserver.kinds.builtin import NEWEST
 from services.apiserver.store.store_port import Key, Store
 
 _STORAGE: Final = ("storage.k8s.io", "storageclasses")
@@ -19,8 +18,6 @@ _DEFAULT_STORAGE: Final = (
 _DEFAULT_INGRESS: Final = ("ingressclass.kubernetes.io/is-default-class",)
 _BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
-_NEWEST_COUNTS_SINCE: Final = 26
-"""The release since which the newest of several default classes is taken; before, they stood in each other's way."""
 
 
 class DefaultClasses:
@@ -33,7 +30,7 @@ class DefaultClasses:
         self._store = store
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Name the default class where the object names none; raises ApiError 403 where there are several."""
+        """Name the default class where the object names none: the newest, where there are several."""
         new = attributes.new
         if new is None or attributes.operation != "CREATE" or attributes.subresource:
             return
@@ -42,18 +39,14 @@ class DefaultClasses:
         spec = new.setdefault("spec", {}) if spec is None else spec
         if attributes.kind.store_key == "/persistentvolumeclaims":
             if spec.get("storageClassName") is None and _BETA_STORAGE_CLASS not in annotations:
-                text = "{} default StorageClasses were found"
-                _fill(spec, "storageClassName", self._default(attributes, _STORAGE, _DEFAULT_STORAGE, text))
+                _fill(spec, "storageClassName", self._default(_STORAGE, _DEFAULT_STORAGE))
             return
         bare = spec.get("ingressClassName") is None and _INGRESS_CLASS not in annotations
         if bare and attributes.kind.resource.group == _INGRESS[0]:
-            text = "{} default IngressClasses were found, only 1 allowed"
-            _fill(spec, "ingressClassName", self._default(attributes, _INGRESS, _DEFAULT_INGRESS, text))
+            _fill(spec, "ingressClassName", self._default(_INGRESS, _DEFAULT_INGRESS))
 
-    def _default(self, attributes: Attributes, place: tuple[str, str], marks: tuple[str, ...], several: str) -> str:
+    def _default(self, place: tuple[str, str], marks: tuple[str, ...]) -> str:
         marked = [entry.obj["metadata"] for entry in self._store.list(*place) if _marked(entry.obj, marks)]
-        if len(marked) > 1 and getattr(attributes.kind, "release", NEWEST) < _NEWEST_COUNTS_SINCE:
-            raise forbidden(attributes, f"Internal error occurred: {several.format(len(marked))}")
         newest = max((meta.get("creationTimestamp") or "" for meta in marked), default="")
         return min((meta["name"] for meta in marked if (meta.get("creationTimestamp") or "") == newest), default="")
 

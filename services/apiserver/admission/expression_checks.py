@@ -7,7 +7,6 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.cel.programs import load
 from services.apiserver.admission.chain import Attributes, nothing
-from services.apiserver.crds.kind import to_v1
 from services.apiserver.crds.rule_checks import check_ahead
 from services.apiserver.kinds.checks.expressions import policy_expressions
 
@@ -36,8 +35,6 @@ class ExpressionChecks:
 
 
 async def _check_definition(crd: Manifest) -> None:
-    if crd["apiVersion"].endswith("/v1beta1"):
-        crd = to_v1(crd)
     for version in crd["spec"].get("versions") or ():
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema:

@@ -30,7 +30,6 @@ _PENDING_SECONDS: Final = 30.0
 _MOST_PENDING: Final = 1000
 """Above so many, those whose time is over are looked for at every charge."""
 _ATTEMPTS: Final = 16
-_NAMES_CONTAINERS_SINCE: Final = 24
 
 
 class ResourceQuotas:
@@ -74,7 +73,6 @@ class ResourceQuotas:
         kind, new = attributes.kind, attributes.new
         assert new is not None
         entries = {entry.key.name: entry for entry in self._quotas(attributes.namespace)}
-        release = getattr(kind, "release", _NAMES_CONTAINERS_SINCE)
         try:
             found = charges(
                 [entry.obj for entry in entries.values()],
@@ -82,7 +80,6 @@ class ResourceQuotas:
                 kind.resource.plural,
                 new,
                 attributes.old,
-                by_container=release >= _NAMES_CONTAINERS_SINCE,
             )
         except Refused as error:
             raise forbidden(attributes, str(error)) from error

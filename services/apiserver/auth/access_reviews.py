@@ -44,7 +44,8 @@ class Reviews:
             raise status.bad_request(text)
         if isinstance(kind, BuiltinKind):
             if kind.resource.kind == "SelfSubjectReview":
-                meta["creationTimestamp"] = stamp()
+                # Nothing that comes with the question is a part of the answer.
+                obj["metadata"] = {"creationTimestamp": stamp()}
             else:
                 obj.setdefault("spec", {})
             if errors := kind.check(obj):

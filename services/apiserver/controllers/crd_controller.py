@@ -27,7 +27,6 @@ def own_kind(registry: Registry) -> None:
         kind = registry.find(GROUP, version, PLURAL)
         if kind is not None and not isinstance(kind, CustomResourceDefinition):
             own = CustomResourceDefinition(kind.resource, kind.schema_name)
-            own.serve_as(registry.release)
             own.store_version = "v1"
             registry.add_kind(own)
 
@@ -178,7 +177,7 @@ class Definitions:
         name, mark = crd["metadata"]["name"], _mark(crd)
         made, kinds = self._served.get(name) or self._made.get(name) or (None, [])
         if made != mark:
-            kinds = list(custom_kinds(crd, release=self._objects.registry.release))
+            kinds = list(custom_kinds(crd))
             self._made = {name: (mark, kinds)}
         if not all(_is_compiled(kind) for kind in kinds):
             await self._objects.aside.keep(_COMPILER, size, _compile, kinds)
@@ -191,7 +190,7 @@ class Definitions:
         self._unserve(name)
         made, kinds = self._made.pop(name, (None, []))
         if made != mark:
-            kinds = list(custom_kinds(crd, release=self._objects.registry.release))
+            kinds = list(custom_kinds(crd))
         for kind in kinds:
             self._objects.registry.add_kind(kind)
         self._served[name] = (mark, kinds)

@@ -6,15 +6,13 @@ from urllib.parse import parse_qsl, unquote
 
 from services._rules.kubernetes.patch.go_text import go_quote
 from services._rules.kubernetes.validation import field_errors as fields
-from services.apiserver.core.status_errors import bad_request, internal, invalid
+from services.apiserver.core.status_errors import bad_request, invalid
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MANAGER_LENGTH = 128
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _LARGEST = 2**63
 _LONGEST = 1000
-WATCH_LISTS = 27
-"""The minor release from which a watch may begin with what there is (`sendInitialEvents`)."""
 
 
 class RequestInfo:
@@ -113,7 +111,6 @@ class ListOptions:
         "label",
         "limit",
         "match",
-        "release",
         "revision",
         "timeout",
         "watch",
@@ -131,21 +128,15 @@ class ListOptions:
         self.limit = 0 if limit is None else integer(limit)
         self.bookmarks = truth(query.get("allowWatchBookmarks"))
         self.initial = truth(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
-        self.release = WATCH_LISTS
-        """The minor release whose refusals are wanted."""
 
     @property
     def send_initial(self) -> bool:
         """Whether a watch begins with what there is and says when that is complete."""
         return bool(self.initial)
 
-    def check(self, release: int = WATCH_LISTS) -> None:
-        """Refuse combinations that have no meaning, as a minor release does."""
-        self.release = release
-        if release < WATCH_LISTS:
-            self.initial = None
-        modern = release >= WATCH_LISTS
-        found = list(self._of_watch() if modern and self.watch else self._of_list(modern=modern))
+    def check(self) -> None:
+        """Refuse combinations that have no meaning."""
+        found = list(self._of_watch() if self.watch else self._of_list())
         if found:
             raise invalid("ListOptions.meta.k8s.io", "", found)
 
@@ -161,10 +152,8 @@ class ListOptions:
         if self.continue_:
             yield _unfit("resourceVersionMatch is forbidden when continue is provided")
 
-    def _of_list(self, *, modern: bool) -> Iterator[fields.FieldError]:
+    def _of_list(self) -> Iterator[fields.FieldError]:
         if self.match:
-            if self.watch:
-                yield _unfit("resourceVersionMatch is forbidden for watch")
             if not self.revision:
                 yield _unfit("resourceVersionMatch is forbidden unless resourceVersion is provided")
             if self.continue_:
@@ -173,7 +162,7 @@ class ListOptions:
                 yield fields.not_supported(_MATCH, self.match, [*_MATCHES, ""])
             if self.match == "Exact" and self.revision == "0":
                 yield _unfit('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-        if modern and self.initial is not None:
+        if self.initial is not None:
             yield fields.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
@@ -194,10 +183,10 @@ def revision_problem(text: str) -> str:
     return f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {wrong}"
 
 
-def revision_of(text: str, release: int = WATCH_LISTS) -> int:
-    """A resourceVersion parameter as a number (0 when empty); raises 400, as old releases do 500."""
+def revision_of(text: str) -> int:
+    """A resourceVersion parameter as a number (0 when empty); raises 400."""
     if problem := revision_problem(text):
-        raise bad_request(problem) if release >= WATCH_LISTS else internal(problem)
+        raise bad_request(problem)
     return int(text) if text else 0
 
 

@@ -13,7 +13,6 @@ from services.apiserver.crds.objectmeta import metadata_error, pruned_metadata
 from services.apiserver.crds.rules import RuleNode, blocked, compile_rules, incomplete
 from services.apiserver.crds.shape import Change, compile_default, compile_prune
 from services.apiserver.crds.validate import compile_validate
-from services.apiserver.kinds.builtin import NEWEST
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema, Subresource
 
@@ -29,12 +28,11 @@ Convert = Callable[[Manifest, str], Manifest]
 class Version:
     """One version of a definition: its schema and what is compiled from it (on first use)."""
 
-    def __init__(self, raw: Manifest, *, preserve: bool, release: int) -> None:
+    def __init__(self, raw: Manifest, *, preserve: bool) -> None:
         self.name: str = raw["name"]
         self.raw = raw
         self.schema: Schema = (raw.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
         self._preserve = preserve
-        self._release = release
 
     @cached_property
     def prune(self) -> Change | None:
@@ -49,7 +47,7 @@ class Version:
     @cached_property
     def validate(self) -> Callable[[Any], list[FieldError]]:
         """Validates an object against the schema."""
-        return compile_validate(self.schema, self._release)
+        return compile_validate(self.schema)
 
     @cached_property
     def unique(self) -> Any:
@@ -75,13 +73,13 @@ class Version:
 class Definition:
     """What the versions of one definition share; `convert` is called where the strategy is Webhook."""
 
-    def __init__(self, crd: Manifest, convert: Convert | None = None, release: int = NEWEST) -> None:
+    def __init__(self, crd: Manifest, convert: Convert | None = None) -> None:
         spec = crd["spec"]
         preserve = bool(spec.get("preserveUnknownFields"))
         self.group: str = spec["group"]
         self.names: Manifest = {**spec["names"], **((crd.get("status") or {}).get("acceptedNames") or {})}
         self.namespaced: bool = spec["scope"] == "Namespaced"
-        self.versions = {raw["name"]: Version(raw, preserve=preserve, release=release) for raw in spec["versions"]}
+        self.versions = {raw["name"]: Version(raw, preserve=preserve) for raw in spec["versions"]}
         self.storage: str = next(raw["name"] for raw in spec["versions"] if raw.get("storage"))
         self.convert = convert if (spec.get("conversion") or {}).get("strategy") == "Webhook" else None
         # Nothing stored can be older than the schema while the definition's spec has never changed.
@@ -97,13 +95,12 @@ class Definition:
         return obj if prune is None else prune(obj)
 
 
-def custom_kinds(crd: Manifest, convert: Convert | None = None, release: int = NEWEST) -> "list[CustomKind]":
+def custom_kinds(crd: Manifest, convert: Convert | None = None) -> "list[CustomKind]":
     """Return the kinds of a definition, one for each served version.
 
-    `convert(object, api_version)` calls the conversion webhook of definitions that have one; `release` is the minor
-    release whose complaints about objects are wanted.
+    `convert(object, api_version)` calls the conversion webhook of definitions that have one.
     """
-    definition = Definition(crd, convert, release)
+    definition = Definition(crd, convert)
     return [CustomKind(definition, version) for version in definition.versions.values() if version.raw.get("served")]
 
 
@@ -155,7 +152,7 @@ class CustomKind(Kind):
                 obj = stored.default(obj)
         return self.definition.converted(obj, self.version.name)
 
-    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> list[str]:
         """Check the types of metadata, here and in embedded resources; raises DecodeError."""
         if text := metadata_error(obj.get("metadata")):
             raise DecodeError(text)
@@ -165,6 +162,7 @@ class CustomKind(Kind):
             _replace(obj, _whole(obj))
         if obj.get("metadata"):
             obj["metadata"] = pruned_metadata(obj["metadata"])
+        return []
 
     def unknown_fields(self, obj: Manifest) -> list[str]:
         """Return the paths of fields that the schema does not specify."""

@@ -29,7 +29,6 @@ from services.apiserver.crds.checks.demands import Demands
 from services.apiserver.crds.checks.selectable_fields import check_selectable_fields
 from services.apiserver.crds.schema_rules import check_schema
 from services.apiserver.crds.structural import any_schema
-from services.apiserver.kinds.builtin import NEWEST
 
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _PER_VERSION: Final = frozenset({"schema", "subresources", "additionalPrinterColumns", "selectableFields"})
@@ -45,12 +44,10 @@ _EXTENSIONS: Final = (
     "x-kubernetes-validations",
 )
 """Extensions that only structural schemas may use."""
-_REWORDED: Final = 24
-"""The first release that says at length why a stored version has to stay."""
 
 
-def check_definition(crd: Manifest, *, beta: bool = False, release: int = NEWEST) -> list[FieldError]:
-    """Return what is wrong with a new, defaulted definition; `beta` for requests in v1beta1, which allow more."""
+def check_definition(crd: Manifest) -> list[FieldError]:
+    """Return what is wrong with a new, defaulted definition."""
     spec, meta = crd["spec"], crd["metadata"]
     wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
     found = [
@@ -58,32 +55,24 @@ def check_definition(crd: Manifest, *, beta: bool = False, release: int = NEWEST
         for name in ("generateName", "name")
         if meta.get(name) and meta[name] != wanted
     ]
-    found += _spec(spec, demanded.of_new(release, beta=beta))
-    found += _stored_versions(crd, release)
-    if not beta:
-        found += check_approval(crd, None)
-        found += _preserve(spec, release)
-    return found
+    found += _spec(spec, Demands())
+    found += _stored_versions(crd)
+    return [*found, *check_approval(crd, None), *_preserve(spec)]
 
 
-def check_definition_update(
-    new: Manifest, old: Manifest, *, beta: bool = False, release: int = NEWEST
-) -> list[FieldError]:
-    """Return what is wrong with replacing a definition, which keeps what an earlier release let through."""
+def check_definition_update(new: Manifest, old: Manifest) -> list[FieldError]:
+    """Return what is wrong with replacing a definition, which keeps what was let through before."""
     spec, before = new["spec"], old["spec"]
     established = is_true(old, "Established")
-    found = list(_spec(spec, demanded.of_changed(new, old, release, beta=beta, established=established)))
+    found = list(_spec(spec, demanded.of_changed(new, old, established=established)))
     if established:
         found += _immutable("spec.scope", spec.get("scope"), before.get("scope"))
         found += _immutable("spec.names.kind", spec["names"].get("kind"), before["names"].get("kind"))
     found += _immutable("spec.group", spec.get("group"), before.get("group"))
     found += _immutable("spec.names.plural", spec["names"].get("plural"), before["names"].get("plural"))
-    found += _stored_versions(new, release)
-    if not beta:
-        found += check_approval(new, old)
-        if not before.get("preserveUnknownFields"):
-            found += _preserve(spec, release)
-    return found
+    found += _stored_versions(new)
+    found += check_approval(new, old)
+    return found if before.get("preserveUnknownFields") else [*found, *_preserve(spec)]
 
 
 def check_definition_status(new: Manifest) -> list[FieldError]:
@@ -102,9 +91,9 @@ def _immutable(field: str, new: Any, old: Any) -> list[FieldError]:
     return [] if new == old else [invalid(field, new, "field is immutable")]
 
 
-def _preserve(spec: Manifest, release: int) -> Iterator[FieldError]:
+def _preserve(spec: Manifest) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
-        name = "x-kubernetes-preserve-unknown-fields" if release >= _REWORDED else "x-preserve-unknown-fields"
+        name = "x-kubernetes-preserve-unknown-fields"
         text = f"cannot set to true, set {name} to true in spec.versions[*].schema instead"
         yield invalid("spec.preserveUnknownFields", True, text)
 
@@ -121,7 +110,7 @@ def _spec(spec: Manifest, demands: Demands) -> Iterator[FieldError]:
     versions, schemas = spec.get("versions") or [], list(demanded.schemas_of(spec))
     folded = {field for field in _PER_VERSION if _same(versions, field)}
     yield from _missing_schemas(spec, demands)
-    if demands.no_defaults is None and any(any_schema(schema, lambda part: "default" in part) for schema in schemas):
+    if any(any_schema(schema, lambda part: "default" in part) for schema in schemas):
         demands = _structural(demands)
         if spec.get("preserveUnknownFields"):
             text = "must be false in order to use defaults in the schema"
@@ -150,7 +139,7 @@ def _missing_schemas(spec: Manifest, demands: Demands) -> Iterator[FieldError]:
         if _schema(version) is not None:
             continue
         if demands.schemas:
-            yield required(field, "" if demands.release >= _REWORDED else "schemas are required")
+            yield required(field)
         elif version.get("served") and not spec.get("preserveUnknownFields"):
             yield required(field, "because otherwise all fields are pruned")
 
@@ -319,7 +308,7 @@ def _enum(field: str, value: str, allowed: tuple[str, ...]) -> Iterator[FieldErr
         yield not_supported(field, value, allowed)
 
 
-def _stored_versions(crd: Manifest, release: int = NEWEST) -> Iterator[FieldError]:
+def _stored_versions(crd: Manifest) -> Iterator[FieldError]:
     stored = (crd.get("status") or {}).get("storedVersions") or []
     known = {version.get("name"): version for version in crd["spec"].get("versions") or ()}
     field = "status.storedVersions"
@@ -328,8 +317,7 @@ def _stored_versions(crd: Manifest, release: int = NEWEST) -> Iterator[FieldErro
         return
     for name, version in known.items():
         if version.get("storage") and name not in stored:
-            shown = go_strings(stored) if release >= _REWORDED else Raw(go_syntax(version))
-            yield invalid(field, shown, f"must have the storage version {name}")
+            yield invalid(field, go_strings(stored), f"must have the storage version {name}")
     for index, name in enumerate(stored):
         if name not in known:
             text = (
@@ -337,4 +325,4 @@ def _stored_versions(crd: Manifest, release: int = NEWEST) -> Iterator[FieldErro
                 f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
                 f"{name} from status.storedVersions"
             )
-            yield invalid(f"{field}[{index}]", name, text if release >= _REWORDED else "must appear in spec.versions")
+            yield invalid(f"{field}[{index}]", name, text)

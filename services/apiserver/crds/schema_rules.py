@@ -73,10 +73,10 @@ def check_schema(schema: Schema, path: str, demands: Demands, *, status: bool = 
         unreadable = inconvertible(schema)
         loose = [] if unreadable else check_structural(schema, path)
         if not unreadable and not loose:
-            loose = check_defaults(schema, path, demands.release, pruned=demands.pruned_defaults)
+            loose = check_defaults(schema, path, pruned=demands.pruned_defaults)
             typed = not loose
         found += loose
-    forms = list(_check(schema, path, _Scope(demands.no_defaults, root=True), demands))
+    forms = list(_check(schema, path, _Scope(root=True), demands))
     found += forms
     if typed:
         found += check_rules(schema, path, [error.field for error in forms])

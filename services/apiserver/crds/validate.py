@@ -14,8 +14,16 @@ from services._rules.kubernetes.patterns import matcher
 from services._rules.kubernetes.validation import string_formats as formats
 from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError, not_supported
 from services.apiserver.crds.values.number_bounds import compile_number
-from services.apiserver.crds.values.value_complaints import Dialect, composed, field_of, shown, unfit
-from services.apiserver.kinds.builtin import NEWEST
+from services.apiserver.crds.values.value_complaints import (
+    composed,
+    field_of,
+    shown,
+    too_few,
+    too_long,
+    too_many,
+    unfit,
+    wrong_type,
+)
 
 Schema = dict[str, Any]
 
@@ -35,14 +43,12 @@ class Result(msgspec.Struct):
 Check = Callable[[Any, str, Result], None]
 
 
-def compile_validate(
-    schema: Schema, release: int = NEWEST, *, structural: bool = False
-) -> Callable[[Any], list[FieldError]]:
-    """Return a function from an object to what is wrong with it, as a release says it.
+def compile_validate(schema: Schema, *, structural: bool = False) -> Callable[[Any], list[FieldError]]:
+    """Return a function from an object to what is wrong with it.
 
     `structural`: the object is a default, of which an int-or-string schema demands no type.
     """
-    check = _compile(schema, Dialect(release, structural))
+    check = _compile(schema, structural=structural)
 
     def validate(value: Any) -> list[FieldError]:
         result = Result()
@@ -52,30 +58,30 @@ def compile_validate(
     return validate
 
 
-def _compile(schema: Schema, dialect: Dialect) -> Check:
+def _compile(schema: Schema, *, structural: bool) -> Check:
     types = [schema["type"]] if schema.get("type") else []
-    if schema.get("x-kubernetes-int-or-string") and not dialect.structural:
+    if schema.get("x-kubernetes-int-or-string") and not structural:
         types = types or ["integer", "string"]
     nullable = bool(schema.get("nullable"))
     format_name = str(schema.get("format", ""))
     enum = schema.get("enum")
     # In the order in which an API server complains.
     checks = [
-        *_compositions(schema, dialect),
-        *_strings(schema, format_name, types, dialect),
-        *_numbers(schema, dialect),
-        *_lists(schema, dialect),
+        *_compositions(schema, structural=structural),
+        *_strings(schema, format_name, types),
+        *_numbers(schema),
+        *_lists(schema, structural=structural),
     ]
-    objects = _objects(schema, dialect)
+    objects = _objects(schema, structural=structural)
 
     def check(value: Any, path: str, result: Result) -> None:
         result.matched += 1
         if value is None:
             if types and not nullable:
-                result.errors.append(dialect.wrong_type(path, ",".join(types), "null"))
+                result.errors.append(wrong_type(path, ",".join(types), "null"))
         else:
             if types and (wrong := _wrong_type(value, types, format_name)):
-                result.errors.append(dialect.wrong_type(path, *wrong))
+                result.errors.append(wrong_type(path, *wrong))
             for one in checks:
                 one(value, path, result)
         if enum is not None and not any(same_json(value, allowed) for allowed in enum):
@@ -118,16 +124,16 @@ def _type_name(value: Any) -> str:
             return "object"
 
 
-def _compositions(schema: Schema, dialect: Dialect) -> list[Check]:
+def _compositions(schema: Schema, *, structural: bool) -> list[Check]:
     checks: list[Check] = []
     if schema.get("anyOf"):
-        checks.append(_any_of([_compile(item, dialect) for item in schema["anyOf"]]))
+        checks.append(_any_of([_compile(item, structural=structural) for item in schema["anyOf"]]))
     if schema.get("oneOf"):
-        checks.append(_one_of([_compile(item, dialect) for item in schema["oneOf"]]))
+        checks.append(_one_of([_compile(item, structural=structural) for item in schema["oneOf"]]))
     if schema.get("allOf"):
-        checks.append(_all_of([_compile(item, dialect) for item in schema["allOf"]]))
+        checks.append(_all_of([_compile(item, structural=structural) for item in schema["allOf"]]))
     if isinstance(schema.get("not"), dict):
-        checks.append(_not(_compile(schema["not"], dialect)))
+        checks.append(_not(_compile(schema["not"], structural=structural)))
     return checks
 
 
@@ -197,7 +203,7 @@ def _not(unwanted: Check) -> Check:
     return check
 
 
-def _strings(schema: Schema, format_name: str, types: list[str], dialect: Dialect) -> list[Check]:
+def _strings(schema: Schema, format_name: str, types: list[str]) -> list[Check]:
     longest, shortest = schema.get("maxLength"), schema.get("minLength")
     pattern = schema.get("pattern")
     matches = matcher(pattern) if pattern else None
@@ -210,19 +216,19 @@ def _strings(schema: Schema, format_name: str, types: list[str], dialect: Dialec
         if not isinstance(value, str):
             return
         if longest is not None and len(value) > longest:
-            result.errors.append(dialect.too_long(path, value, longest))
+            result.errors.append(too_long(path, longest))
         elif shortest is not None and len(value) < shortest:
             result.errors.append(unfit(path, value, f"should be at least {shortest} chars long"))
         elif matches is not None and not matches(value):
             result.errors.append(unfit(path, value, f"should match '{pattern}'"))
         if known is not None and not known(value):
-            result.errors.append(dialect.wrong_type(path, format_name, value))
+            result.errors.append(wrong_type(path, format_name, value))
 
     return [check]
 
 
-def _numbers(schema: Schema, dialect: Dialect) -> list[Check]:
-    problems = compile_number(schema, dialect)
+def _numbers(schema: Schema) -> list[Check]:
+    problems = compile_number(schema)
     if problems is None:
         return []
 
@@ -233,8 +239,8 @@ def _numbers(schema: Schema, dialect: Dialect) -> list[Check]:
     return [check]
 
 
-def _lists(schema: Schema, dialect: Dialect) -> list[Check]:
-    items = _compile(schema["items"], dialect) if isinstance(schema.get("items"), dict) else None
+def _lists(schema: Schema, *, structural: bool) -> list[Check]:
+    items = _compile(schema["items"], structural=structural) if isinstance(schema.get("items"), dict) else None
     most, least = schema.get("maxItems"), schema.get("minItems")
     if items is None and most is None and least is None:
         return []
@@ -244,37 +250,29 @@ def _lists(schema: Schema, dialect: Dialect) -> list[Check]:
             return
         if items is not None:
             for index, item in enumerate(value):
-                items(item, dialect.item(path, index), result)
+                items(item, f"{path}[{index}]", result)
         if least is not None and len(value) < least:
-            result.errors.append(dialect.too_few(path, "items", len(value), least))
+            result.errors.append(too_few(path, "items", len(value), least))
         if most is not None and len(value) > most:
-            result.errors.append(dialect.too_many(path, "items", len(value), most))
+            result.errors.append(too_many(path, len(value), most))
 
     return [check]
 
 
-def _objects(schema: Schema, dialect: Dialect) -> Callable[[dict[str, Any], str, Result], None] | None:
-    fields = {name: _compile(field, dialect) for name, field in schema.get("properties", {}).items()}
+def _objects(schema: Schema, *, structural: bool) -> Callable[[dict[str, Any], str, Result], None] | None:
+    fields = {name: _compile(field, structural=structural) for name, field in schema.get("properties", {}).items()}
     rest = schema.get("additionalProperties")
-    more = _compile(rest, dialect) if isinstance(rest, dict) else None
+    more = _compile(rest, structural=structural) if isinstance(rest, dict) else None
     required = tuple(schema.get("required") or ())
-    if not dialect.precise:
-        defaulted = {name for name, field in schema.get("properties", {}).items() if "default" in field}
-        required = tuple(name for name in required if name not in defaulted)
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if not fields and more is None and not required and most is None and least is None:
         return None
 
     def check(value: dict[str, Any], path: str, result: Result) -> None:
-        bound: FieldError | None = None
         if least is not None and len(value) < least:
-            bound = dialect.too_few(path, "properties", len(value), least)
+            result.errors.append(too_few(path, "properties", len(value), least))
         elif most is not None and len(value) > most:
-            bound = dialect.too_many(path, "properties", len(value), most)
-        if bound is not None:
-            result.errors.append(bound)
-            if not dialect.precise:
-                return
+            result.errors.append(too_many(path, len(value), most))
         for name, item in value.items():
             field = fields.get(name, more)
             if field is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
-from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.controllers.aggregation.aggregated_proxy import Backend
 from services.apiserver.reads.computed_groups import ComputedGroup
 
 

@@ -22,12 +22,11 @@ _WATCH_SECONDS = (1800.0, 3600.0)
 
 
 class CollectionReads:
-    """Answers lists and watches from a store, as a minor release does."""
+    """Answers lists and watches from a store."""
 
-    def __init__(self, store: Reads, face: HttpFace, release: int) -> None:
+    def __init__(self, store: Reads, face: HttpFace) -> None:
         self._store = store
         self._face = face
-        self._release = release
 
     async def answer(self, request: Request, info: RequestInfo, kind: Kind, view: View) -> Answer | web.StreamResponse:
         """List or watch a collection; raises ApiError."""
@@ -43,7 +42,7 @@ class CollectionReads:
         options = ListOptions(request.query)
         options.watch = options.watch or info.watch_prefix
         refuse_unreadable(options.label, options.field)
-        options.check(self._release)
+        options.check()
         field = options.field
         if info.watch_prefix and info.name and not field:
             field = f"metadata.name={info.name}"

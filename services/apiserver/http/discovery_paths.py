@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.controllers.aggregation.aggregated_proxy import Backend
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.delegated_resources import Delegated, listed, with_discovered, with_listed
 from services.apiserver.core.request import version_document
@@ -41,7 +41,6 @@ class Discovery:
         git_version: str,
         ready: Callable[[], bool],
         openapi: Find,
-        aggregated: bool = True,
         tasks_run: Callable[[], bool] = lambda: True,
     ) -> None:
         self._registry = registry
@@ -49,7 +48,6 @@ class Discovery:
         self._ready = ready
         self._tasks_run = tasks_run
         self._openapi = openapi
-        self._offer_aggregated = aggregated
         self._turn = asyncio.Lock()
         self.aside = WorkAside()
         """Makes documents."""
@@ -80,9 +78,7 @@ class Discovery:
                 if parts[1:] == ["v3"] and self.extra():
                     index = merging.openapi_index(msgspec.json.decode(found.body), self.extra())
                     return Answer(200, msgspec.json.encode(index), media=found.media)
-                old = not self._offer_aggregated and found.media == "application/json"
-                # Releases before aggregated discovery left this document's type to be guessed.
-                return Answer(200, found.body, media="text/plain; charset=utf-8" if old else found.media)
+                return Answer(200, found.body, media=found.media)
         return None
 
     async def _document(self, path: str, accept: str) -> "Document | None":
@@ -102,7 +98,7 @@ class Discovery:
         accept = request.http.headers.get("Accept", "")
         registry = self._registry
         if len(parts) == 1:
-            version = discovery_version(accept) if self._offer_aggregated else ""
+            version = discovery_version(accept)
             if version:
                 document = registry.aggregated(core=parts[0] == "api", version=version)
                 if parts[0] == "apis":

@@ -22,7 +22,7 @@ from services.apiserver.auth.authentication import Authenticator
 from services.apiserver.auth.authorization import Authorizer, refused
 from services.apiserver.auth.confinement import ANONYMOUS, INFO_PATH, confined
 from services.apiserver.auth.impersonation import impersonated_as, impersonation
-from services.apiserver.controllers.aggregated_proxy import SentBack
+from services.apiserver.controllers.aggregation.aggregated_proxy import SentBack
 from services.apiserver.core import status_errors as status
 from services.apiserver.core.metrics import TIMED_OUT, WATCHERS
 from services.apiserver.core.request import RequestInfo, parse_query, resource_path, split_path, truth
@@ -182,11 +182,7 @@ class HttpFace:
         authorizer: Authorizer,
         routes: list[Route],
         limits: RequestLimits,
-        *,
-        mistakes: int = 400,
     ) -> None:
-        """`mistakes` is the code of what older servers call an internal error although the request is at fault."""
-        self._mistakes = mistakes
         self._authenticator = authenticator
         self._open_info = authenticator.bootstrap is not None
         self._authorizer = authorizer
@@ -237,7 +233,7 @@ class HttpFace:
     def _refusal(self, e: Exception, http: BaseRequest) -> Answer:
         """The answer to a request that was refused or failed; no traceback leaves the server."""
         if isinstance(e, ApiError):
-            if e.code == 500 and not e.reason and self._mistakes == 400:
+            if e.code == 500 and not e.reason:
                 e.code, e.reason = 400, "BadRequest"
             return Answer(e.code, e.encode(), warnings=e.warnings, headers=e.headers or {})
         if isinstance(e, PlainError):

@@ -16,13 +16,10 @@ from services.apiserver.core.request import truth, write_options
 from services.apiserver.core.request_context import Call
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.http import codec
-from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.writes.object_writes import Objects
 
 _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
-_LAST_LITERAL = 23
-"""The last release whose strategic merge takes nulls and directives into fields that were not there."""
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -114,8 +111,7 @@ class PatchRequest:
             elif self.format == MERGE:
                 new = patches.merge_patch(base, body)
             else:
-                literal = isinstance(kind, BuiltinKind) and kind.release <= _LAST_LITERAL
-                new = strategic_merge(base, body, kind.schema, literal=literal)
+                new = strategic_merge(base, body, kind.schema)
                 check_conversion(new, body, kind.schema)
                 # Such a patch does not say what an object is.
                 new |= {name: base[name] for name in ("apiVersion", "kind") if name in base}

@@ -57,7 +57,7 @@ class ResourceApi:
     @cached_property
     def _reads(self) -> CollectionReads:
         assert self.face is not None
-        return CollectionReads(self._objects.store, self.face, self._registry.release)
+        return CollectionReads(self._objects.store, self.face)
 
     async def route(self, request: Request, parts: list[str]) -> Answer | web.StreamResponse | None:
         """Answer a resource path; None for paths of no served group and version."""
@@ -107,7 +107,7 @@ class ResourceApi:
             form = form_of_watch(form)
         else:
             refuse_other_number(form, kind, single=single)
-        return View(kind, form, request.query, self._table, self._registry.release)
+        return View(kind, form, request.query, self._table)
 
     # -- one object
 
@@ -119,7 +119,7 @@ class ResourceApi:
         if method in ("GET", "HEAD"):
             self._allow(kind, "get")
             view = self.view(request, kind)
-            asked = revision_of(request.query.get("resourceVersion", ""), self._registry.release)
+            asked = revision_of(request.query.get("resourceVersion", ""))
             refuse_future(asked, self._objects.store.revision, retry=1)
             return Answer(200, view.encoded(self._objects.get(kind, info.namespace, info.name)))
         if method == "PUT":

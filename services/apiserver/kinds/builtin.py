@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from schemas.manifest import Manifest
@@ -11,11 +12,9 @@ from services._rules.kubernetes.validation.field_rules import Rules, apply, chan
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.decoding import type_errors as decode_message
 from services.apiserver.kinds.defaults import Defaults
+from services.apiserver.kinds.gated_fields import drop_gated, gated_fields
 from services.apiserver.kinds.kind_model import DecodeError, Kind, Resource, Schema
-from services.apiserver.kinds.late_fields import LateField, drop_late, late_fields
 
-NEWEST = 1 << 30
-"""The release of a server that stands for none in particular."""
 _ANY_FINALIZER: Final = frozenset(
     {
         "admissionregistration.k8s.io",
@@ -73,8 +72,6 @@ _METADATA_CHECKS: Final = {
 class BuiltinKind(Kind):
     """A kind whose shape is a definition of the field tables."""
 
-    release: int = NEWEST
-    """The minor release whose behaviour is wanted; larger than any for the newest."""
     defaults: ClassVar[Mapping[str, Any]] = {}
     """The table of what defaulting fills in."""
     rules: Rules = ()
@@ -98,7 +95,6 @@ class BuiltinKind(Kind):
         self.domain_finalizers = resource.group not in _ANY_FINALIZER and resource.kind != "Event"
         self._kept_by_status = _KEPT_BY_STATUS.get(f"{resource.group}/{resource.kind}", ())
         self.metadata_checks = _METADATA_CHECKS.get(f"{resource.group}/{resource.kind}", (1, 1))
-        self._late: tuple[LateField, ...] = ()
         self._default = Defaults(self.defaults_of(resource))
         self.rules = self.rules_of(resource)
 
@@ -121,10 +117,9 @@ class BuiltinKind(Kind):
         """Return the rules of the kind under its names; kinds whose versions differ override this."""
         return (*cls.rules, inside("spec", *cls.spec_rules, absent={})) if cls.spec_rules else cls.rules
 
-    def serve_as(self, release: int) -> None:
-        """Behave as a minor release does: kinds whose defaults or rules differ between releases override this."""
-        self.release = release
-        self._late = late_fields(self.store_key, release)
+    @cached_property
+    def _gated(self) -> tuple[str, ...]:
+        return gated_fields(self.store_key)
 
     @property
     def schema(self) -> Schema | None:
@@ -148,10 +143,10 @@ class BuiltinKind(Kind):
             return obj
         return {**obj, "apiVersion": self.resource.api_version}
 
-    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> list[str]:
         """Bring a body into canonical form (see `schemas`), unknown fields dropped; raises DecodeError."""
         try:
-            schemas.normalise(self.schema_name, obj)
+            return schemas.normalise(self.schema_name, obj)
         except schemas.ShapeError as error:
             raise DecodeError(decode_message.render(self.schema_name, obj, raw, error)) from None
 
@@ -169,17 +164,15 @@ class BuiltinKind(Kind):
         return status
 
     def prepare_create(self, obj: Manifest) -> None:
-        """Reset the status, set the first generation, and drop what the release does not keep."""
+        """Reset the status, set the first generation, and drop what is switched off."""
         super().prepare_create(obj)
         if self.has_status and (status := self.empty_status()) is not None:
             obj["status"] = status
-        if self._late:
-            drop_late(self._late, obj)
+        drop_gated(self._gated, obj)
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
-        """Keep the status, drop what the release does not keep, raise the generation."""
-        if self._late:
-            drop_late(self._late, new, old)
+        """Keep the status, drop what is switched off, raise the generation."""
+        drop_gated(self._gated, new, old)
         super().prepare_update(new, old)
 
     def default(self, obj: Manifest) -> None:

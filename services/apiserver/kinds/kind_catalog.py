@@ -1,4 +1,4 @@
-"""The table of built-in kinds: group, names, versions by release, subresources, and the class with their rules.
+"""The table of built-in kinds: group, names, versions, subresources, and the class with their rules.
 
 A further kind is a row here. One whose fields have rules or defaults names a class of `groups` or `workloads` that
 holds them as tables; one that has none is a plain `BuiltinKind`. Its types come from the field tables.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind, PlainWithStatus
+from services.apiserver.kinds.builtin import BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.groups import (
     admission,
     admission_policies,
@@ -48,7 +48,9 @@ def _proxy(kind: str) -> Subresource:
 
 _OF_PODS = (
     STATUS,
-    Subresource("eviction", CREATE, "Eviction", "policy", "v1beta1"),
+    Subresource("ephemeralcontainers"),
+    Subresource("resize"),
+    Subresource("eviction", CREATE, "Eviction", "policy", "v1"),
     Subresource("binding", CREATE, "Binding"),
     Subresource("log", ("get",)),
     *(Subresource(name.lower(), ("create", "get"), f"Pod{name}Options") for name in ("Attach", "Exec", "PortForward")),
@@ -58,59 +60,39 @@ _OF_PODS = (
 # (priority of the group, {version: priority}), most important first as kube-apiserver orders them.
 GROUPS: dict[str, tuple[int, dict[str, int]]] = {
     "": (18000, {"v1": 1}),
-    "apiregistration.k8s.io": (18000, {"v1": 15, "v1beta1": 9}),
+    "apiregistration.k8s.io": (18000, {"v1": 15}),
     "apps": (17800, {"v1": 15}),
-    "events.k8s.io": (17750, {"v1": 15, "v1beta1": 5}),
-    "authentication.k8s.io": (17700, {"v1": 15, "v1beta1": 9}),
-    "authorization.k8s.io": (17600, {"v1": 15, "v1beta1": 9}),
-    "autoscaling": (17500, {"v1": 15, "v2": 14, "v2beta1": 9, "v2beta2": 1}),
-    "batch": (17400, {"v1": 15, "v1beta1": 9}),
-    "certificates.k8s.io": (17300, {"v1": 15, "v1beta1": 9}),
-    "networking.k8s.io": (17200, {"v1": 15, "v1beta1": 9}),
-    "extensions": (17150, {"v1beta1": 1}),
-    "policy": (17100, {"v1": 15, "v1beta1": 9}),
-    "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
-    "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),
-    "admissionregistration.k8s.io": (16700, {"v1": 15, "v1beta1": 12}),
-    "apiextensions.k8s.io": (16700, {"v1": 15, "v1beta1": 9}),
-    "scheduling.k8s.io": (16600, {"v1": 15, "v1beta1": 12}),
-    "coordination.k8s.io": (16500, {"v1": 15, "v1beta1": 9}),
-    "node.k8s.io": (16300, {"v1": 15, "v1beta1": 9}),
-    "discovery.k8s.io": (16200, {"v1": 15, "v1beta1": 12}),
-    "flowcontrol.apiserver.k8s.io": (16100, {"v1beta1": 9}),
+    "events.k8s.io": (17750, {"v1": 15}),
+    "authentication.k8s.io": (17700, {"v1": 15}),
+    "authorization.k8s.io": (17600, {"v1": 15}),
+    "autoscaling": (17500, {"v2": 30, "v1": 15}),
+    "batch": (17400, {"v1": 15}),
+    "certificates.k8s.io": (17300, {"v1": 15}),
+    "networking.k8s.io": (17200, {"v1": 15}),
+    "policy": (17100, {"v1": 15}),
+    "rbac.authorization.k8s.io": (17000, {"v1": 15}),
+    "storage.k8s.io": (16800, {"v1": 15}),
+    "admissionregistration.k8s.io": (16700, {"v1": 15}),
+    "apiextensions.k8s.io": (16700, {"v1": 15}),
+    "scheduling.k8s.io": (16600, {"v1": 15}),
+    "coordination.k8s.io": (16500, {"v1": 15}),
+    "node.k8s.io": (16300, {"v1": 15}),
+    "discovery.k8s.io": (16200, {"v1": 15}),
+    "flowcontrol.apiserver.k8s.io": (16100, {"v1": 21}),
 }
 
 
-# As releases from 1.26 on order them, and behind all others what they do not serve any more.
-_TODAY: dict[str, tuple[int, dict[str, int]]] = {
-    "extensions": (1, {"v1beta1": 1}),
-    "autoscaling": (17500, {"v2": 30, "v1": 15, "v2beta1": 9, "v2beta2": 1}),
-}
-
-
-# In the refusals of older releases some kinds bear the name of the group that had them first.
-_NAMED_IN = {
-    ("networking.k8s.io", "Ingress"): "extensions",
-    ("networking.k8s.io", "NetworkPolicy"): "extensions",
-    ("policy", "PodSecurityPolicy"): "extensions",
-}
-_NAMED_BY_OWN = 22
-
-
-V1 = {"v1": 0}
-BOTH = {"v1": 0, "v1beta1": 0}
-_SINCE_21 = {"v1": 21, "v1beta1": 0}
-_AUTOSCALER_VERSIONS = {"v1": 0, "v2": 23, "v2beta1": 0, "v2beta2": 0}
+V1 = ("v1",)
 ALL = ("all",)
 EXTENSIONS = ("api-extensions",)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One kind and the versions in which it is served: {version: first minor release}."""
+    """One kind and the versions in which it is served."""
 
     kind: str
     rules: type[BuiltinKind]
-    versions: dict[str, int] = msgspec.field(default_factory=lambda: V1)
+    versions: tuple[str, ...] = V1
     short: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     categories: tuple[str, ...] = ()
@@ -142,19 +124,15 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("Service", service.Service, V1, ("svc",), (STATUS, _proxy("Service")), ALL),
     ),
     "admissionregistration.k8s.io": (
-        Row("MutatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
-        Row(
-            "ValidatingAdmissionPolicy", admission_policies.Policy, {"v1": 30}, (), (STATUS,), EXTENSIONS, cluster=True
-        ),
-        Row(
-            "ValidatingAdmissionPolicyBinding", admission_policies.Binding, {"v1": 30}, (), (), EXTENSIONS, cluster=True
-        ),
-        Row("ValidatingWebhookConfiguration", admission.WebhookConfiguration, BOTH, (), (), EXTENSIONS, cluster=True),
+        Row("MutatingWebhookConfiguration", admission.WebhookConfiguration, V1, (), (), EXTENSIONS, cluster=True),
+        Row("ValidatingAdmissionPolicy", admission_policies.Policy, V1, (), (STATUS,), EXTENSIONS, cluster=True),
+        Row("ValidatingAdmissionPolicyBinding", admission_policies.Binding, V1, (), (), EXTENSIONS, cluster=True),
+        Row("ValidatingWebhookConfiguration", admission.WebhookConfiguration, V1, (), (), EXTENSIONS, cluster=True),
     ),
     "apiextensions.k8s.io": (
-        Row("CustomResourceDefinition", PlainWithStatus, BOTH, ("crd", "crds"), (STATUS,), EXTENSIONS, cluster=True),
+        Row("CustomResourceDefinition", PlainWithStatus, V1, ("crd", "crds"), (STATUS,), EXTENSIONS, cluster=True),
     ),
-    "apiregistration.k8s.io": (Row("APIService", admission.APIService, BOTH, (), (STATUS,), EXTENSIONS, cluster=True),),
+    "apiregistration.k8s.io": (Row("APIService", admission.APIService, V1, (), (STATUS,), EXTENSIONS, cluster=True),),
     "apps": (
         Row("ControllerRevision", workloads.ControllerRevision),
         Row("DaemonSet", sets.DaemonSet, V1, ("ds",), (STATUS,), ALL),
@@ -163,20 +141,20 @@ KINDS: dict[str, tuple[Row, ...]] = {
         Row("StatefulSet", sets.StatefulSet, V1, ("sts",), (STATUS, SCALE), ALL),
     ),
     "authentication.k8s.io": (
-        Row("SelfSubjectReview", reviews.Review, {"v1": 28}, cluster=True, verbs=CREATE),
-        Row("TokenReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),
+        Row("SelfSubjectReview", reviews.Review, V1, cluster=True, verbs=CREATE),
+        Row("TokenReview", reviews.Review, V1, cluster=True, verbs=CREATE),
     ),
     "authorization.k8s.io": (
-        Row("LocalSubjectAccessReview", reviews.LocalAccessReview, BOTH, verbs=CREATE),
-        Row("SelfSubjectAccessReview", reviews.SelfAccessReview, BOTH, cluster=True, verbs=CREATE),
-        Row("SelfSubjectRulesReview", reviews.Review, BOTH, cluster=True, verbs=CREATE),
-        Row("SubjectAccessReview", reviews.AccessReview, BOTH, cluster=True, verbs=CREATE),
+        Row("LocalSubjectAccessReview", reviews.LocalAccessReview, V1, verbs=CREATE),
+        Row("SelfSubjectAccessReview", reviews.SelfAccessReview, V1, cluster=True, verbs=CREATE),
+        Row("SelfSubjectRulesReview", reviews.Review, V1, cluster=True, verbs=CREATE),
+        Row("SubjectAccessReview", reviews.AccessReview, V1, cluster=True, verbs=CREATE),
     ),
     "autoscaling": (
         Row(
             "HorizontalPodAutoscaler",
             autoscaling.Autoscaler,
-            _AUTOSCALER_VERSIONS,
+            ("v1", "v2"),
             ("hpa",),
             (STATUS,),
             ALL,
@@ -184,45 +162,42 @@ KINDS: dict[str, tuple[Row, ...]] = {
         ),
     ),
     "batch": (
-        Row("CronJob", batch.CronJob, _SINCE_21, ("cj",), (STATUS,), ALL),
+        Row("CronJob", batch.CronJob, V1, ("cj",), (STATUS,), ALL),
         Row("Job", batch.Job, V1, (), (STATUS,), ALL),
     ),
     "certificates.k8s.io": (
-        Row("CertificateSigningRequest", certificates.SigningRequest, BOTH, ("csr",), (STATUS, APPROVAL), cluster=True),
+        Row("CertificateSigningRequest", certificates.SigningRequest, V1, ("csr",), (STATUS, APPROVAL), cluster=True),
     ),
-    "coordination.k8s.io": (Row("Lease", cluster.Lease, BOTH),),
-    "discovery.k8s.io": (Row("EndpointSlice", endpoints.EndpointSlice, _SINCE_21),),
-    "events.k8s.io": (Row("Event", events.Event, BOTH, ("ev",), store=("", "v1")),),
-    "extensions": (
-        Row("Ingress", networking.Ingress, {"v1beta1": 0}, ("ing",), (STATUS,), store=("networking.k8s.io", "v1")),
-    ),
+    "coordination.k8s.io": (Row("Lease", cluster.Lease, V1),),
+    "discovery.k8s.io": (Row("EndpointSlice", endpoints.EndpointSlice, V1),),
+    "events.k8s.io": (Row("Event", events.Event, V1, ("ev",), store=("", "v1")),),
     "flowcontrol.apiserver.k8s.io": (
-        Row("FlowSchema", cluster.FlowSchema, {"v1beta1": 0}, (), (STATUS,), cluster=True),
-        Row("PriorityLevelConfiguration", cluster.PriorityLevel, {"v1beta1": 0}, (), (STATUS,), cluster=True),
+        Row("FlowSchema", cluster.FlowSchema, V1, (), (STATUS,), cluster=True),
+        Row("PriorityLevelConfiguration", cluster.PriorityLevel, V1, (), (STATUS,), cluster=True),
     ),
     "networking.k8s.io": (
-        Row("IngressClass", networking.IngressClass, BOTH, cluster=True),
-        Row("Ingress", networking.Ingress, BOTH, ("ing",), (STATUS,)),
+        Row("IPAddress", networking.IPAddress, V1, ("ip",), cluster=True),
+        Row("IngressClass", networking.IngressClass, V1, cluster=True),
+        Row("Ingress", networking.Ingress, V1, ("ing",), (STATUS,)),
         Row("NetworkPolicy", networking.NetworkPolicy, V1, ("netpol",)),
+        Row("ServiceCIDR", networking.ServiceCIDR, V1, (), (STATUS,), cluster=True),
     ),
-    "node.k8s.io": (Row("RuntimeClass", cluster.RuntimeClass, BOTH, cluster=True),),
-    "policy": (
-        Row("PodDisruptionBudget", policy.DisruptionBudget, _SINCE_21, ("pdb",), (STATUS,)),
-        Row("PodSecurityPolicy", policy.SecurityPolicy, {"v1beta1": 0}, ("psp",), cluster=True),
-    ),
+    "node.k8s.io": (Row("RuntimeClass", cluster.RuntimeClass, V1, cluster=True),),
+    "policy": (Row("PodDisruptionBudget", policy.DisruptionBudget, V1, ("pdb",), (STATUS,)),),
     "rbac.authorization.k8s.io": (
-        Row("ClusterRoleBinding", rbac.RoleBinding, BOTH, cluster=True),
-        Row("ClusterRole", rbac.Role, BOTH, cluster=True),
-        Row("RoleBinding", rbac.RoleBinding, BOTH),
-        Row("Role", rbac.Role, BOTH),
+        Row("ClusterRoleBinding", rbac.RoleBinding, V1, cluster=True),
+        Row("ClusterRole", rbac.Role, V1, cluster=True),
+        Row("RoleBinding", rbac.RoleBinding, V1),
+        Row("Role", rbac.Role, V1),
     ),
-    "scheduling.k8s.io": (Row("PriorityClass", cluster.PriorityClass, BOTH, ("pc",), cluster=True),),
+    "scheduling.k8s.io": (Row("PriorityClass", cluster.PriorityClass, V1, ("pc",), cluster=True),),
     "storage.k8s.io": (
-        Row("CSIDriver", storage.Driver, BOTH, cluster=True),
-        Row("CSINode", storage.DriverNode, BOTH, cluster=True),
-        Row("CSIStorageCapacity", storage.Capacity, {"v1": 24}),
-        Row("StorageClass", storage.StorageClass, BOTH, ("sc",), cluster=True),
-        Row("VolumeAttachment", storage.Attachment, BOTH, (), (STATUS,), cluster=True),
+        Row("CSIDriver", storage.Driver, V1, cluster=True),
+        Row("CSINode", storage.DriverNode, V1, cluster=True),
+        Row("CSIStorageCapacity", storage.Capacity, V1),
+        Row("StorageClass", storage.StorageClass, V1, ("sc",), cluster=True),
+        Row("VolumeAttachment", storage.Attachment, V1, (), (STATUS,), cluster=True),
+        Row("VolumeAttributesClass", storage.AttributesClass, V1, ("vac",), cluster=True),
     ),
 }
 
@@ -243,41 +218,29 @@ def _plural(kind: str) -> str:
     return f"{name}es" if name.endswith("s") else f"{name}s"
 
 
-def builtin_registry(profile: str = "current") -> Registry:
-    """Return a registry of the built-in kinds.
-
-    `profile` is "current" (all that is implemented) or a minor release such as "1.20" (what that release served).
-    """
+def builtin_registry() -> Registry:
+    """Return a registry of the built-in kinds."""
     registry = Registry()
-    release = NEWEST if profile == "current" else int(profile.partition(".")[2])
-    registry.release = release
-    priorities = GROUPS if release < NEWEST else {**GROUPS, **_TODAY}
     served = [(name, one, version) for name in KINDS for one in KINDS[name] for version in one.versions]
     for group, row, version in served:
-        if row.versions[version] > release:
-            continue
         resource = Resource(
             group=group,
             version=version,
             kind=row.kind,
             plural=row.plural or _plural(row.kind),
             list_kind=f"{row.kind}List",
-            singular=row.kind.lower() if release == NEWEST else "",
-            # Else clients warn at every use that the short name means two kinds.
-            short_names=() if group == "extensions" and release == NEWEST else row.short,
+            singular=row.kind.lower(),
+            short_names=row.short,
             namespaced=not row.cluster,
             verbs=row.verbs,
             categories=row.categories,
-            # The beta of VolumeAttachment never had the status subresource.
-            subresources=() if (row.kind, version) == ("VolumeAttachment", "v1beta1") else row.subresources,
+            subresources=row.subresources,
         )
         kind = row.rules(resource, definition_name(group, version, row.kind))
-        kind.store_group, kind.store_version = row.store if row.store[1] else (group, next(iter(row.versions)))
-        kind.serve_as(release)
+        kind.store_group, kind.store_version = row.store if row.store[1] else (group, row.versions[0])
         kind.has_status = STATUS in row.subresources
-        kind.status_group = _NAMED_IN.get((group, row.kind), group) if release < _NAMED_BY_OWN else group
         if row.kind == "Event":
             kind.status_group = ""  # It is checked as what it is stored as.
-        priority, versions = priorities[group]
+        priority, versions = GROUPS[group]
         registry.add_kind(kind, group_priority=priority, version_priority=versions[version])
     return registry

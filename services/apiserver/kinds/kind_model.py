@@ -135,12 +135,13 @@ class Kind:
 
     # Reading a request body.
 
-    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> list[str]:
         """Check the JSON types of all known fields and bring them into canonical form in place; raises DecodeError.
 
-        Built-in kinds also drop unknown fields here. `raw` is the request body, if there is one: messages quote the
-        place in it.
+        Built-in kinds also drop unknown fields here, and return their paths in document order. `raw` is the request
+        body, if there is one: messages quote the place in it.
         """
+        return []
 
     def unknown_fields(self, obj: Manifest) -> list[str]:
         """Return the paths of fields that the schema does not know, in document order; call before `decode`."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services.apiserver.kinds import discovery
-from services.apiserver.kinds.builtin import NEWEST
 from services.apiserver.kinds.kind_model import Kind
 
 GROUP_PRIORITY_OF_CRDS = 1000
@@ -32,8 +31,6 @@ class Registry:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.release = NEWEST
-        """The minor release whose behaviour is wanted; larger than any for the newest."""
         self._by_path: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str, str], Kind] = {}
         self._priority: dict[tuple[str, str], tuple[int, int]] = {}

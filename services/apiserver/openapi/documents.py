@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
-
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.kinds.registry import Registry
 from services.apiserver.openapi import paths
@@ -37,12 +35,9 @@ def index(documents: dict[str, bytes]) -> dict[str, Any]:
     }
 
 
-def v2(registry: Registry, release: str, *, validates: bool = True) -> dict[str, Any]:
-    """Return the v2 document; `release` is the server's, such as v1.20.2.
-
-    Unless it states that the server `validates` fields on request, clients do so themselves, as with old servers.
-    """
-    found, definitions = _parts(2, list(registry.all()), validates=validates)
+def v2(registry: Registry, release: str) -> dict[str, Any]:
+    """Return the v2 document; `release` is the server's, such as v1.36.2."""
+    found, definitions = _parts(2, list(registry.all()))
     found |= {"/apis/": {"get": _plain("getAPIVersions")}, "/version/": {"get": _plain("getCodeVersion")}}
     return {
         "swagger": "2.0",
@@ -66,15 +61,12 @@ def v3(registry: Registry, group: str, version: str, release: str) -> dict[str, 
     }
 
 
-def _parts(version: int, kinds: Iterable[Kind], *, validates: bool = True) -> tuple[dict[str, Any], dict[str, Schema]]:
+def _parts(version: int, kinds: Iterable[Kind]) -> tuple[dict[str, Any], dict[str, Schema]]:
     """Return the paths and the definitions of a document."""
     definitions = Definitions(_ROOTS[version], version=version)
     definitions.add_all(kinds)
     found: dict[str, Any] = {}
     for operation in paths.operations(kinds):
-        if not validates:
-            query = tuple(item for item in operation.query if item[0] != "fieldValidation")
-            operation = replace(operation, query=query)
         item = found.setdefault(operation.path, {})
         item[operation.method] = (_v2_operation if version == 2 else _v3_operation)(operation, definitions.schemas)
         if operation.variables:

@@ -19,15 +19,11 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class OpenApi:
-    """The OpenAPI documents of one registry.
+    """The OpenAPI documents of one registry; `release` is the version that they name."""
 
-    `release` is the version that the documents name; `with_v3` also serves /openapi/v3 (older servers had none).
-    """
-
-    def __init__(self, registry: Registry, release: str = "v1.32.0", *, with_v3: bool = True) -> None:
+    def __init__(self, registry: Registry, release: str = "v1.36.0") -> None:
         self._registry = registry
         self._release = release
-        self._with_v3 = with_v3
         self._generation = -1
         self._cache: dict[str, Document] = {}
         self._groups: dict[str, tuple[object, bytes]] = {}
@@ -40,8 +36,6 @@ class OpenApi:
         name = path.strip("/")
         if name == "openapi/v2":
             return self._v2(protobuf=_wants_protobuf(accept))
-        if not self._with_v3:
-            return None
         if name == "openapi/v3":
             return self._index()
         if name.startswith("openapi/v3/"):
@@ -56,7 +50,7 @@ class OpenApi:
     def _v2(self, *, protobuf: bool) -> Document:
         key = "v2.proto" if protobuf else "v2"
         if key not in self._cache:
-            document = documents.v2(self._registry, self._release, validates=self._with_v3)
+            document = documents.v2(self._registry, self._release)
             if protobuf:
                 return self._put(key, proto.encode(document), proto.MEDIA_TYPE)
             return self._put(key, msgspec.json.encode(document), V2_JSON)

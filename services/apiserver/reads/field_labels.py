@@ -31,10 +31,6 @@ def _of_job(name: str) -> str:
     return f"field label {go_quote(name)} not supported for batchv1.Job"
 
 
-def _of_early_job(name: str) -> str:
-    return f'field label {go_quote(name)} not supported for "CronJob"'
-
-
 class Labels(msgspec.Struct, frozen=True):
     """The names of one kind: what each stands for, and the text for any other."""
 
@@ -67,9 +63,7 @@ _OWN: Final = frozenset(
 _JOB: Final = _same(*_COMMON, "status.successful")
 _SPECIAL: Final[Mapping[tuple[str, str, str], Labels]] = {
     ("batch", "v1", "Job"): Labels(_JOB, _of_job),
-    ("batch", "v1beta1", "CronJob"): Labels(_JOB, _of_early_job),
     ("events.k8s.io", "v1", "Event"): Labels(_EVENT, _plain),
-    ("events.k8s.io", "v1beta1", "Event"): Labels(_EVENT, _plain),
 }
 _MOST: Final = Labels(_same(*_COMMON), _common)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from schemas.manifest import Manifest
 from services.apiserver.core import status_errors as status
-from services.apiserver.core.request import WATCH_LISTS, ListOptions, revision_of, revision_problem
+from services.apiserver.core.request import ListOptions, revision_of, revision_problem
 from services.apiserver.core.status_errors import ApiError
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.reads.continue_tokens import INCONSISTENT, LATEST, Token, read_token, write_token
@@ -112,7 +112,7 @@ class _Captured(NamedTuple):
 def _captured(store: Reads, kind: Kind, namespace: str, options: ListOptions, selection: Selection) -> _Captured:
     plural = (kind.store_group, kind.resource.plural, namespace)
     if _takes_any(options):
-        refuse_future(revision_of(options.revision, options.release), store.revision, retry=1)
+        refuse_future(revision_of(options.revision), store.revision, retry=1)
         return _Captured(list(present(store, kind, namespace, selection)), store.revision)
     token, at = _place(store, options)
     start, limit = "" if token is None else token.start, max(options.limit, 0)
@@ -151,8 +151,6 @@ def _place(store: Reads, options: ListOptions) -> tuple[Token | None, int]:
         exact = 0 if token.revision == LATEST else token.revision
     else:
         token, exact = None, asked if options.match != "NotOlderThan" else 0
-    if exact > store.revision and options.release < WATCH_LISTS:
-        raise status.internal("etcdserver: mvcc: required revision is a future revision")
     refuse_future(exact or asked, store.revision)
     return token, exact
 

@@ -13,8 +13,6 @@ from services.apiserver.reads.negotiation import Form
 from services.apiserver.store.store_port import Entry, Event
 
 _encode = msgspec.json.Encoder().encode
-COUNTED_METADATA = 26
-"""The minor release from which a list of metadata says how many objects follow."""
 TableOf = Callable[[Kind, list[Manifest], str, str, bool], Manifest]
 """(kind, objects, includeObject, meta version, columns wanted) -> Table without metadata."""
 
@@ -26,11 +24,8 @@ class View:
     fetches: ClassVar[bool] = False
     """Whether entries have to be loaded before they are encoded; what the store of the API server holds is complete."""
 
-    def __init__(
-        self, kind: Kind, form: Form, query: dict[str, str], table: TableOf, release: int = COUNTED_METADATA
-    ) -> None:
+    def __init__(self, kind: Kind, form: Form, query: dict[str, str], table: TableOf) -> None:
         self.kind = kind
-        self._counts = release >= COUNTED_METADATA
         self.form = form
         self.include = query.get("includeObject", "")
         if form.view == "Table" and self.include not in ("", "Metadata", "Object", "None"):
@@ -106,8 +101,6 @@ class View:
             table = self._table(kind, [], self.include, self.form.version, True)
             head: Manifest = {**self._meta("Table", meta), **table, "rows": table["rows"] if empty else []}
         elif self.form.view.startswith("Partial"):
-            if not self._counts:
-                meta = {name: value for name, value in meta.items() if name != "remainingItemCount"}
             head = {**self._meta("PartialObjectMetadataList", meta), "items": None if empty else []}
         else:
             if kind.custom:

@@ -23,7 +23,7 @@ class WatchRequest:
         self._store, self._view, self._namespace = store, view, namespace
         self._options, self._selection = options, selection
         self._kind = view.kind
-        self._asked = revision_of(options.revision, options.release)
+        self._asked = revision_of(options.revision)
         self._initial: list[Entry] | None = None
         self._too_old: Compacted | None = None
         start = self._asked

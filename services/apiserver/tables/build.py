@@ -10,13 +10,12 @@ import msgspec
 from schemas.manifest import Manifest
 from services._rules.kubernetes.jsonpath import Find, JSONPathError, compile_path
 from services._rules.kubernetes.patch.go_text import go_format
-from services.apiserver.kinds.builtin import NEWEST
 from services.apiserver.kinds.kind_model import Kind
 from services.apiserver.tables.cluster import CLUSTER
 from services.apiserver.tables.config import CONFIG
 from services.apiserver.tables.human import age, parse_time
 from services.apiserver.tables.network import NETWORK
-from services.apiserver.tables.pods import completed, early_pod_cells, pod_cells
+from services.apiserver.tables.pods import completed, pod_cells
 from services.apiserver.tables.printer import AGE, NAME, Cell, Cells, Column, Printer, name_of
 from services.apiserver.tables.workloads import WORKLOADS
 
@@ -44,11 +43,6 @@ def _plain(obj: Manifest, now: dt.datetime) -> Cells:  # noqa: ARG001
 _PLAIN: Final = Printer((NAME, _SHARED["Created At"]), _plain, null_rows=True)
 
 
-_EARLY_PODS: Final = "pods before restarts had times"
-_TIMED_RESTARTS: Final = 22
-"""The minor release from which restarts of pods say when the last one was."""
-
-
 def _text_column(column: Column) -> Column:
     return msgspec.structs.replace(column, type="string")
 
@@ -62,7 +56,6 @@ def _built_in() -> dict[str, Printer]:
         columns = tuple(_SHARED[item] if isinstance(item, str) else item for item in given)
         found[name] = Printer(columns, _CELLS[name])
     found["pods"] = msgspec.structs.replace(found["pods"], conditions=completed)
-    found[_EARLY_PODS] = msgspec.structs.replace(found["pods"], cells=early_pod_cells)
     timed = tuple(item if item.name != "Restarts" else _text_column(item) for item in found["pods"].columns)
     found["pods"] = msgspec.structs.replace(found["pods"], columns=timed)
     hidden = frozenset({"deprecated.daemonset.template.generation"})
@@ -76,8 +69,6 @@ def printer_of(kind: Kind) -> Printer:
     if columns is not None:
         return _custom_printer(msgspec.json.encode(columns or [_CREATED]))
     group, plural = kind.resource.group, kind.resource.plural
-    if (group, plural) == ("", "pods") and getattr(kind, "release", NEWEST) < _TIMED_RESTARTS:
-        return _built_in()[_EARLY_PODS]
     return _built_in().get(f"{plural}.{group}" if group else plural, _PLAIN)
 
 

@@ -130,6 +130,10 @@ def _attachment(obj: Manifest, now: dt.datetime) -> Cells:
     return [name_of(obj), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, created(obj, now)]
 
 
+def _attributes_class(obj: Manifest, now: dt.datetime) -> Cells:
+    return [name_of(obj), obj.get("driverName", ""), created(obj, now)]
+
+
 def _runtime_class(obj: Manifest, now: dt.datetime) -> Cells:
     return [name_of(obj), obj.get("handler") or part(obj, "spec").get("runtimeHandler") or "", created(obj, now)]
 
@@ -171,6 +175,7 @@ CLUSTER: Final[dict[str, Cell]] = {
     "persistentvolumes": _volume,
     "persistentvolumeclaims": _claim,
     "storageclasses.storage.k8s.io": _storage_class,
+    "volumeattributesclasses.storage.k8s.io": _attributes_class,
     "csidrivers.storage.k8s.io": _csi_driver,
     "csinodes.storage.k8s.io": _csi_node,
     "volumeattachments.storage.k8s.io": _attachment,

@@ -118,7 +118,7 @@ def _flow_schema(obj: Manifest, now: dt.datetime) -> Cells:
 def _priority_level(obj: Manifest, now: dt.datetime) -> Cells:
     spec, limited = part(obj, "spec"), part(obj, "spec", "limited")
     queuing = part(limited, "limitResponse", "queuing")
-    shares = limited.get("assuredConcurrencyShares") or limited.get("nominalConcurrencyShares") or "<none>"
+    shares = limited.get("nominalConcurrencyShares", "<none>")
     queues = [queuing.get(name) or "<none>" for name in ("queues", "handSize", "queueLengthLimit")]
     return [name_of(obj), spec.get("type", ""), shares, *queues, created(obj, now)]
 

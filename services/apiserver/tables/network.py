@@ -114,6 +114,17 @@ def _policy(obj: Manifest, now: dt.datetime) -> Cells:
     return [name_of(obj), selector(part(obj, "spec").get("podSelector")), created(obj, now)]
 
 
+def _address(obj: Manifest, now: dt.datetime) -> Cells:
+    parent = part(obj, "spec", "parentRef")
+    resource = ".".join(parent[name] for name in ("resource", "group") if parent.get(name))
+    owner = "/".join(parent[name] for name in ("namespace", "name") if parent.get(name))
+    return [name_of(obj), f"{resource}/{owner}", created(obj, now)]
+
+
+def _service_range(obj: Manifest, now: dt.datetime) -> Cells:
+    return [name_of(obj), ",".join(part(obj, "spec").get("cidrs") or ()), created(obj, now)]
+
+
 NETWORK: Final[dict[str, Cell]] = {
     "services": _service,
     "endpoints": _endpoints,
@@ -122,4 +133,6 @@ NETWORK: Final[dict[str, Cell]] = {
     "ingresses.extensions": _ingress,
     "ingressclasses.networking.k8s.io": _ingress_class,
     "networkpolicies.networking.k8s.io": _policy,
+    "ipaddresses.networking.k8s.io": _address,
+    "servicecidrs.networking.k8s.io": _service_range,
 }

@@ -24,19 +24,10 @@ def completed(pod: Manifest) -> list[Manifest] | None:
     return [found] if found else None
 
 
-def early_pod_cells(pod: Manifest, now: dt.datetime) -> Cells:
-    """Return the cells of one pod, with the bare number of restarts."""
-    return _cells(pod, now, recent=False)
-
-
 def pod_cells(pod: Manifest, now: dt.datetime) -> Cells:
     """Return the cells of one pod; its restarts say when the last one was."""
-    return _cells(pod, now, recent=True)
-
-
-def _cells(pod: Manifest, now: dt.datetime, *, recent: bool) -> Cells:
     spec, status = part(pod, "spec"), part(pod, "status")
-    found = _state(spec, status, recent=recent)
+    found = _state(spec, status)
     reason = found.reason
     if pod["metadata"].get("deletionTimestamp"):
         reason = "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
@@ -47,7 +38,7 @@ def _cells(pod: Manifest, now: dt.datetime, *, recent: bool) -> Cells:
         name_of(pod),
         f"{found.ready}/{total}",
         reason,
-        found.shown_restarts(now) if recent else found.restarts,
+        found.shown_restarts(now),
         created(pod, now),
         or_none(address),
         or_none(spec.get("nodeName")),
@@ -84,13 +75,13 @@ def _sidecars(spec: Manifest) -> set[str]:
     return {item.get("name", "") for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always"}
 
 
-def _state(spec: Manifest, status: Manifest, *, recent: bool) -> _State:
+def _state(spec: Manifest, status: Manifest) -> _State:
     reason = status.get("reason") or status.get("phase") or ""
     gated = (item for item in status.get("conditions") or () if item.get("type") == "PodScheduled")
     if any(item.get("reason") == "SchedulingGated" for item in gated):
         reason = "SchedulingGated"
     first, beside = _State(reason), _State(reason)
-    if _initializing(first, beside, spec, status) and not (recent and _holds(status, "Initialized")):
+    if _initializing(first, beside, spec, status) and not _holds(status, "Initialized"):
         first.ready = beside.ready
         return first
     beside.reason = first.reason

@@ -14,9 +14,7 @@ ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _LATEST: Final = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
-_ORPHAN_BY_DEFAULT: Final = frozenset(
-    {("", "v1", "replicationcontrollers"), ("batch", "v1", "jobs"), ("batch", "v1beta1", "cronjobs")}
-)
+_ORPHAN_BY_DEFAULT: Final = frozenset({("", "v1", "replicationcontrollers"), ("batch", "v1", "jobs")})
 _WITHOUT_DEPENDENTS: Final = frozenset({"events"})
 """Kinds that own nothing: how their dependents are to be treated is not asked."""
 

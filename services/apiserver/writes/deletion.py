@@ -29,11 +29,11 @@ _ANSWER_OBJECT = {
     "/resourcequotas",
     "/serviceaccounts",
     "/services",
-    "policy/podsecuritypolicies",
     "storage.k8s.io/csidrivers",
     "storage.k8s.io/csinodes",
     "storage.k8s.io/storageclasses",
     "storage.k8s.io/volumeattachments",
+    "storage.k8s.io/volumeattributesclasses",
 }
 _PROTECTED = ("default", "kube-system", "kube-public")
 _PODS_OF_JOBS = (

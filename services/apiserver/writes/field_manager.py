@@ -10,13 +10,9 @@ from services._rules.kubernetes.managed_fields.typed_values import KeyDefaults
 from services._rules.kubernetes.patch.json_patch import PatchError
 from services.apiserver.core.request_context import Call, stamp
 from services.apiserver.core.status_errors import ApiError
-from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.decoding import field_tables as schemas
 from services.apiserver.kinds.kind_model import DecodeError, Kind
 
-_LAST_STRICT = 20
-_LAST_WITHOUT_SUBRESOURCES = 21
-"""The last release whose managedFields do not tell writes to subresources from others."""
 _ATOMIC = (
     "io.k8s.api.autoscaling.v1.CrossVersionObjectReference",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
@@ -47,21 +43,15 @@ def _is_atomic(schema: dict[str, Any]) -> bool:
     return properties is not None and id(properties) in _atomic_properties()
 
 
-def _key_defaults(kind: Kind) -> KeyDefaults:
-    """What the key of a port may leave out."""
-    of_container: dict[tuple[str, ...], dict[str, str]] = {("containerPort", "protocol"): {"protocol": "TCP"}}
-    if isinstance(kind, BuiltinKind) and kind.release <= _LAST_STRICT:
-        # Ports of services could not yet: applies without a protocol were refused.
-        return of_container
-    return of_container | {("port", "protocol"): {"protocol": "TCP"}}
+_KEY_DEFAULTS: KeyDefaults = {(port, "protocol"): {"protocol": "TCP"} for port in ("containerPort", "port")}
+"""What the key of a port may leave out."""
 
 
 class Ownership:
     """Keeps metadata.managedFields of written objects; `track_creates` is off where only applies are to be tracked."""
 
-    def __init__(self, *, track_creates: bool, release: int) -> None:
+    def __init__(self, *, track_creates: bool) -> None:
         self._track_creates = track_creates
-        self._release = release
         self._of: WeakKeyDictionary[Kind, FieldOwnership] = WeakKeyDictionary()
 
     def _ownership(self, kind: Kind) -> FieldOwnership:
@@ -73,13 +63,11 @@ class Ownership:
                 kind.decode(empty)
             except DecodeError:
                 empty = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}}
-            found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic, _key_defaults(kind))
+            found = self._of[kind] = FieldOwnership(kind.schema, empty, _is_atomic, _KEY_DEFAULTS)
         return found
 
     def _writer(self, kind: Kind, call: Call, subresource: str = "") -> Writer:
         version, time = kind.resource.api_version, stamp()
-        if self._release <= _LAST_WITHOUT_SUBRESOURCES:
-            return Writer(call.manager, version, time)
         reset: tuple[str, ...] = ()
         if kind.has_status:
             reset = ("f:spec",) if subresource == "status" else ("f:status",)
@@ -102,9 +90,6 @@ class Ownership:
     def updated(self, kind: Kind, new: Manifest, old: Manifest, call: Call, subresource: str = "") -> None:
         """Fill in the managedFields of a changed, defaulted object."""
         if subresource == "binding":
-            return
-        if subresource == "scale" and self._release <= _LAST_WITHOUT_SUBRESOURCES:
-            # Such a write did not change field ownership: the manager of the replicas stayed.
             return
         if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
             return

@@ -89,20 +89,20 @@ class Objects:
             raise status.bad_request(f"couldn't get version/kind; json parse error: {type(obj).__name__} given")
         self._check_type(kind, obj)
         obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
-        strange: list[str] = []
-        if call.validation in ("Strict", "Warn"):
-            strange = [f'duplicate field "{path}"' for path in (doubled_fields(raw) if raw else ())]
-            strange += [f'unknown field "{path}"' for path in kind.unknown_fields(obj)]
+        asked = call.validation in ("Strict", "Warn")
+        doubled = doubled_fields(raw) if raw and asked else []
+        unknown = kind.unknown_fields(obj) if kind.custom and asked else []
         try:
-            kind.decode(obj, raw)
+            unknown += kind.decode(obj, raw)
         except DecodeError as e:
             where = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             text = str(e)
             raise status.bad_request(text if text.startswith(where[:20]) else where + text) from e
         if obj.get("metadata") is None:
             obj["metadata"] = {}
-        if strange:
-            self._refuse_strange(kind, strange, call)
+        if doubled or unknown:
+            strange = [f'duplicate field "{path}"' for path in doubled]
+            self._tell_strange(kind, [*strange, *(f'unknown field "{path}"' for path in unknown)], call)
         if not isinstance(kind, BuiltinKind):
             kind.prune(obj)  # built-in kinds drop unknown fields while decoding
         return obj
@@ -135,9 +135,10 @@ class Objects:
             )
 
     @staticmethod
-    def _refuse_strange(kind: Kind, texts: list[str], call: Call) -> None:
-        if call.validation == "Warn":
-            call.warnings += texts
+    def _tell_strange(kind: Kind, texts: list[str], call: Call) -> None:
+        if call.validation != "Strict":
+            # Who does not say how strict to be is warned of what costs nothing to find.
+            call.warnings += texts if call.validation != "Ignore" else ()
             return
         version = f'{kind.resource.kind} in version "{kind.resource.version}"'
         raise status.bad_request(
@@ -194,6 +195,8 @@ class Objects:
         key = self.key(kind, namespace, meta["name"])
         if call.dry_run:
             self._refuse_taken(kind, key)
+            if revision:
+                meta["resourceVersion"] = revision  # Only what is stored gets another one.
             return obj
         try:
             entry = await self.store.put(key, kind.to_store(obj), 0)
@@ -319,7 +322,8 @@ class Objects:
         attributes.new = new
         if not admitted:
             await self.admission.validate(attributes)
-        call.warnings += kind.change_warnings(new, old)
+        if subresource != "status":
+            call.warnings += kind.change_warnings(new, old)
         if _finished(kind, new, before):
             if not call.dry_run and self.remove_now is not None:
                 try:

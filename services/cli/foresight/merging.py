@@ -44,7 +44,7 @@ class Merging:
     @cached_property
     def registry(self) -> Registry:
         """The built-in kinds and Karmada's."""
-        registry = builtin_registry(self._settings.profile)
+        registry = builtin_registry()
         for crd in (*definitions(optional=False), *definitions(optional=True)):
             for kind in custom_kinds(crd):
                 registry.add_kind(kind)

@@ -44,7 +44,7 @@ GOODBYE_SECONDS: Final = 2.0
 """How long a stop waits for answers under way."""
 LIFETIME: Final = (1800.0, 3600.0)
 """Seconds after which a watch without a time of its own ends; drawn from this range so that not all return at once."""
-RELEASE: Final = "v1.30.0+fleetlog"
+RELEASE: Final = "v1.36.0+fleetlog"
 _READING: Final = frozenset({"GET", "HEAD"})
 _SERVED: Final = {GROUP: VERSIONS, **MEASURED}
 _PATHS: Final = [

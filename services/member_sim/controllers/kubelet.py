@@ -24,6 +24,7 @@ from services.member_sim.world.world_state import State
 
 Stage = Literal["Waiting", "Running", "Crashing", "Succeeded", "Failed", "Unreachable"]
 
+_EPHEMERAL = "ephemeralContainerStatuses"
 ORPHAN_PATIENCE = 2.0
 """Seconds that a pod is kept whose node does not exist."""
 
@@ -50,9 +51,12 @@ def decide_pod(state: State, key: Key, turn: Turn) -> Decision:
     if evicted_at is not None and evicted_at <= turn.now:
         return Decision([Write("delete", key, uid=meta["uid"])])
     stage, wake = _stage(state, pod, node, turn)
-    if stage == _present(pod):
+    if stage != _present(pod):
+        status = _status(state, pod, host, stage, turn)
+    elif stage == "Running" and len(pod["status"].get(_EPHEMERAL) or ()) != len(_ephemeral_of(pod)):
+        status = {**pod["status"], _EPHEMERAL: _ephemeral(pod, stage, stamp(turn.now))}
+    else:
         return Decision([], earliest(wake, evicted_at))
-    status = _status(state, pod, host, stage, turn)
     return Decision([Write("status", key, status, uid=meta["uid"])], earliest(wake, evicted_at))
 
 
@@ -166,7 +170,24 @@ def _status(state: State, pod: Manifest, node: Manifest, stage: Stage, turn: Tur
     initial = pod["spec"].get("initContainers")
     if initial:
         status["initContainerStatuses"] = [_container(c, "Succeeded", 0, started, started) for c in initial]
+    if _ephemeral_of(pod):
+        status[_EPHEMERAL] = _ephemeral(pod, "Running" if phase == "Running" else stage, at)
     return status
+
+
+def _ephemeral_of(pod: Manifest) -> list[Manifest]:
+    return pod["spec"].get("ephemeralContainers") or []
+
+
+def _ephemeral(pod: Manifest, stage: Stage, now: str) -> list[Manifest]:
+    """The states of the containers that were added to look into the pod: they are never ready, and start once."""
+    before = {c["name"]: c for c in (pod.get("status") or {}).get(_EPHEMERAL) or ()}
+    return [
+        before[c["name"]]
+        if stage == "Running" and c["name"] in before
+        else {**_container(c, stage, 0, now, now, before.get(c["name"])), "ready": False}
+        for c in _ephemeral_of(pod)
+    ]
 
 
 _REASONS = {"Crashing": "ContainersNotReady", "Failed": "PodFailed", "Succeeded": "PodCompleted"}

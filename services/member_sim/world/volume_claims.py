@@ -51,7 +51,7 @@ def decide_claim(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG00
 def decide_volume(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG001 - the shape of every decision
     """Decide the writes for one volume: its phase, or its end once its claim is gone."""
     volume = state.find(key)
-    if volume is None or "deletionTimestamp" in volume["metadata"]:
+    if volume is None:
         return NOTHING
     meta, spec = volume["metadata"], volume["spec"]
     reference = spec.get("claimRef")
@@ -60,7 +60,8 @@ def decide_volume(state: State, key: Key, turn: Turn) -> Decision:  # noqa: ARG0
         claim = state.get(CLAIMS, reference.get("namespace", ""), reference["name"])
         held = claim is not None and claim["metadata"]["uid"] == reference.get("uid", claim["metadata"]["uid"])
         phase = "Bound" if held else "Released"
-        if not held and spec.get("persistentVolumeReclaimPolicy") == "Delete":
+        dynamic = spec.get("persistentVolumeReclaimPolicy") == "Delete"
+        if not held and dynamic and "deletionTimestamp" not in meta:
             return Decision([Write("delete", key, uid=meta["uid"])])
     if (volume.get("status") or {}).get("phase") == phase:
         return NOTHING

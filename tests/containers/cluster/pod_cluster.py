@@ -289,7 +289,7 @@ class PodCluster:
         identities = {token: Identity(f"system:node:{name}", name, (_NODES,)) for token, name in tokens.items()}
         server = ApiServer(
             MemoryStore(),
-            builtin_registry("current"),
+            builtin_registry(),
             Settings(
                 data_dir=self.place / "control",
                 git_version="v1.31.4",

@@ -21,7 +21,7 @@ WITH_ROLES = ("apiserver-dev2", "apiserver-136")
 CURRENT = ("apiserver-136",)
 """Files that were recorded with version 1.36."""
 OLD_SETTINGS = {
-    "FLEETLOG_APISERVER_PROFILE": "1.20",
+    "FLEETLOG_APISERVER_ALLOW_LOCAL_EXTENSIONS": "1",
     "FLEETLOG_APISERVER_VERSION": "v1.20.2",
     "FLEETLOG_APISERVER_SERVICE_CIDR": "10.99.0.0/16",
 }

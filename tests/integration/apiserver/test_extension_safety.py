@@ -217,7 +217,7 @@ async def test_headers_are_cleaned_and_redirects_refused(client: Client, spy: Sp
 async def test_a_silent_aggregated_server_is_not_waited_for(
     client: Client, spy: Spy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from services.apiserver.controllers import aggregated_proxy
+    from services.apiserver.controllers.aggregation import aggregated_proxy
 
     await expose(client, "named", spy.port, address="127.0.0.1")
     await client("POST", SERVICES, apiservice("x.example.com", "named", spy.port, caBundle=spy.bundle))

@@ -96,7 +96,7 @@ async def test_a_quota_of_a_policy_limits_nothing_here(client: Client, server: A
 @pytest.fixture
 async def alone() -> AsyncIterator[ApiServer]:
     """A server without controllers."""
-    made = ApiServer(MemoryStore(), builtin_registry("1.20"), Settings(tls=False, controllers=False))
+    made = ApiServer(MemoryStore(), builtin_registry(), Settings(tls=False, controllers=False))
     await made.start()
     yield made
     await made.stop()

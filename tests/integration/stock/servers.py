@@ -54,8 +54,8 @@ def _embedded(directory: Path) -> Iterator[Path]:
     directory.mkdir(parents=True)
     kubeconfig = directory / "kubeconfig"
     settings = {
-        "PROFILE": "1.20",
-        "VERSION": "v1.20.2",
+        "VERSION": "v1.36.2",
+        "ALLOW_LOCAL_EXTENSIONS": "1",
         "CONTROLLERS": "0",
         "ADMISSION": "0",
         "ADMIN_TOKEN": f"token-of-{directory.name}",

@@ -38,7 +38,7 @@ async def write(chain: Admission, kind: Kind, operation: str = "CREATE") -> None
 
 
 async def test_admission_plugin_sees_its_resources_only() -> None:
-    registry = builtin_registry("current")
+    registry = builtin_registry()
     pods, maps = registry.find("", "v1", "pods"), registry.find("", "v1", "configmaps")
     assert pods is not None
     assert maps is not None
@@ -58,7 +58,7 @@ class OnlyChecks(Recorder):
 
 
 async def test_admission_plugin_has_one_half() -> None:
-    maps = builtin_registry("current").find("", "v1", "configmaps")
+    maps = builtin_registry().find("", "v1", "configmaps")
     assert maps is not None
     checks = OnlyChecks()
     await write(Admission([checks]), maps)
@@ -66,7 +66,7 @@ async def test_admission_plugin_has_one_half() -> None:
 
 
 async def test_admission_plugin_sees_its_operations_only() -> None:
-    maps = builtin_registry("current").find("", "v1", "configmaps")
+    maps = builtin_registry().find("", "v1", "configmaps")
     assert maps is not None
     deletions = DeletionsOnly()
     chain = Admission([deletions])
@@ -77,7 +77,7 @@ async def test_admission_plugin_sees_its_operations_only() -> None:
 
 def test_a_server_without_admission_has_no_such_plugins() -> None:
     for admission in (True, False):
-        server = ApiServer(MemoryStore(), builtin_registry("current"), Settings(admission=admission))
+        server = ApiServer(MemoryStore(), builtin_registry(), Settings(admission=admission))
         found = [type(plugin) for plugin in server.objects.admission.plugins]
         assert (KarmadaKinds in found, DeletionProtection in found) == (admission, admission)
 

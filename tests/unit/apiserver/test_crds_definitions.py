@@ -9,7 +9,7 @@ from services.apiserver.crds.conditions import deleting_instances, is_establishe
 from services.apiserver.crds.custom_kinds import custom_kinds
 from services.apiserver.crds.definition import FINALIZER, check_definition, check_definition_update
 from services.apiserver.crds.generate import definitions, rendered, schema_of
-from services.apiserver.crds.kind import CustomResourceDefinition, to_v1, to_v1beta1
+from services.apiserver.crds.kind import CustomResourceDefinition
 from services.apiserver.kinds.kind_model import DecodeError, Resource
 from tests.support.case_files import Case, cases_of
 
@@ -19,9 +19,9 @@ STRING = {"type": "string"}
 SCHEMA = "spec.validation.openAPIV3Schema"
 
 
-def kind(version: str = "v1") -> CustomResourceDefinition:
-    resource = Resource("apiextensions.k8s.io", version, "CustomResourceDefinition", "customresourcedefinitions")
-    name = f"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{version}.CustomResourceDefinition"
+def kind() -> CustomResourceDefinition:
+    resource = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+    name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
     return CustomResourceDefinition(resource, name)
 
 
@@ -95,17 +95,6 @@ def column(path: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_details_of_versions_and_webhooks(obj: dict, field: str, text: str) -> None:
     assert [message for where, message in found(obj) if where == field and text in message]
-
-
-def test_the_beta_has_a_thing_at_one_place_only() -> None:
-    obj = to_v1beta1(crd(NUMBERED))
-    assert kind("v1beta1").check(obj) == []
-    obj["spec"]["versions"][0]["schema"] = obj["spec"]["validation"]
-    obj["spec"]["version"] = "v2"
-    texts = " ".join(str(error) for error in kind("v1beta1").check(obj))
-    assert "spec.validation: Forbidden: top-level and per-version schemas are mutually exclusive" in texts
-    assert "per-version schemas may not all be set to identical values" in texts
-    assert "must match the first version in spec.versions" in texts
 
 
 def test_a_definition_makes_fields_selectable() -> None:
@@ -223,31 +212,6 @@ def test_a_new_storage_version_is_remembered() -> None:
     assert new["status"]["storedVersions"] == ["v1", "v2"]
     assert new["metadata"]["generation"] == 2
     assert old["status"]["storedVersions"] == ["v1"]
-
-
-def test_v1beta1_converts_there_and_back() -> None:
-    column = {"name": "X", "type": "string", "jsonPath": ".x"}
-    one = crd(version={"additionalPrinterColumns": [column]})
-    beta = to_v1beta1(one)
-    assert beta["spec"]["validation"] == {"openAPIV3Schema": ANYTHING}
-    assert beta["spec"]["additionalPrinterColumns"][0]["JSONPath"] == ".x"
-    assert beta["spec"]["version"] == "v1"
-    assert to_v1(beta) == one
-
-
-def test_v1beta1_without_a_schema_preserves_unknown_fields() -> None:
-    obj = {
-        "apiVersion": "apiextensions.k8s.io/v1beta1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "gears.g.example.com"},
-        "spec": {"group": "g.example.com", "version": "v1", "names": {"plural": "gears", "kind": "Gear"}},
-    }
-    beta = kind("v1beta1")
-    beta.default(obj)
-    beta.prepare_create(obj)
-    assert beta.check(obj) == []
-    conditions = settled(beta.to_store(obj), [], NOW)["status"]["conditions"]
-    assert conditions[2]["message"] == "spec.preserveUnknownFields: Invalid value: true: must be false"
 
 
 def test_committed_definitions_match_the_generator() -> None:

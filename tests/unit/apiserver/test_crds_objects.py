@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.apiserver.crds.custom_kinds import CustomKind, custom_kinds
-from services.apiserver.kinds.builtin import NEWEST
 from services.apiserver.kinds.kind_model import DecodeError
 from tests.support.case_files import Case, cases_of
 
@@ -30,8 +29,8 @@ def version(spec: dict, name: str = "v1", *, storage: bool = True, **more: Any) 
     return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema}, **more}
 
 
-def kind_of(properties: dict, release: int = NEWEST, **more: Any) -> CustomKind:
-    return custom_kinds(crd(version({"properties": properties}, **more)), release=release)[0]
+def kind_of(properties: dict, **more: Any) -> CustomKind:
+    return custom_kinds(crd(version({"properties": properties}, **more)))[0]
 
 
 def gear(spec: Any, **more: Any) -> dict:
@@ -52,7 +51,7 @@ def body(field: str, shown: str, text: str) -> tuple[str, str]:
 @pytest.mark.parametrize("case", cases_of(Path(__file__).with_name("schema_errors.yaml"), "values"))
 def test_value_is_checked_by_its_schema(case: Case) -> None:
     expected = {(case.get("field", "spec.f"), case["error"])} if "error" in case else set()
-    kind = kind_of({"f": case["schema"]}, release=case.get("release", NEWEST))
+    kind = kind_of({"f": case["schema"]})
     assert set(causes(kind, {"f": case["value"]})) == expected | {("<nil>", text) for text in case.get("also", ())}
 
 

@@ -154,9 +154,6 @@ def test_unknown_formats_are_warned_of_once() -> None:
     assert format_warnings(obj) == ['unrecognized format "foo"', 'unrecognized format "date"']
     assert kind().change_warnings(obj, crd()) == format_warnings(obj)
     assert kind().change_warnings(obj, obj) == []
-    old = kind()
-    old.serve_as(20)
-    assert old.warnings(obj) == []
 
 
 def test_what_is_no_schema_is_read_as_items_without_one() -> None:

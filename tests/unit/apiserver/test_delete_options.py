@@ -16,7 +16,7 @@ from services.apiserver.writes.delete_options import (
     namespace_finalizers,
 )
 
-REGISTRY = builtin_registry("1.20")
+REGISTRY = builtin_registry()
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 

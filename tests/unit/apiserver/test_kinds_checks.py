@@ -97,7 +97,7 @@ def test_aggregate_names_equal_errors_once() -> None:
         (names.dns1035, "a1", "1a"),
         (names.qualified, "example.com/Name_1", "a/b/c"),
         (names.label_value, "", "a b"),
-        (names.env_name, "_A.b-1", "1a"),
+        (names.env_name, "1 a.b", "a=b"),
         (names.config_key, "..a".lstrip("."), ".."),
         (names.port_name, "http", "8080"),
         (names.wildcard, "*.example.com", "*example"),

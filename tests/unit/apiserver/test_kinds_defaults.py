@@ -7,7 +7,6 @@ import pytest
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.patch.json_patch import merge_patch
-from services.apiserver.kinds.kind_catalog import builtin_registry
 from services.apiserver.kinds.workloads.pods import qos_class
 from tests.support.builtin_kinds import created, kind_named, kind_of
 from tests.support.case_files import Case, assert_within, cases_of
@@ -52,21 +51,6 @@ def test_status_write_keeps_the_rest(case: Case) -> None:
 )
 def test_quality_of_service_follows_requests_and_limits(resources: Manifest, expected: str) -> None:
     assert qos_class({"containers": [{"resources": resources}]}) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "finalizer"),
-    [
-        ("PersistentVolumeClaim", "kubernetes.io/pvc-protection"),
-        ("PersistentVolume", "kubernetes.io/pv-protection"),
-    ],
-)
-def test_recorded_release_protects_claims_and_volumes(kind: str, finalizer: str) -> None:
-    served = builtin_registry("1.20").by_kind("", "v1", kind)
-    assert served is not None
-    obj: Manifest = {"metadata": {"name": "x"}, "spec": {}}
-    served.prepare_create(obj)
-    assert obj["metadata"]["finalizers"] == [finalizer]
 
 
 @pytest.mark.parametrize(

@@ -40,39 +40,26 @@ def test_groups_come_in_order_of_importance(builtin: Registry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "group", "versions"),
+    ("group", "versions"),
     [
-        ("1.20", "batch", ["v1", "v1beta1"]),
-        ("1.20", "policy", ["v1beta1"]),
-        ("current", "policy", ["v1", "v1beta1"]),
-        ("1.20", "autoscaling", ["v1", "v2beta1", "v2beta2"]),
-        ("current", "autoscaling", ["v2", "v1", "v2beta1", "v2beta2"]),
-        ("1.20", "nothing", []),
+        ("policy", ["v1"]),
+        ("autoscaling", ["v2", "v1"]),
+        ("nothing", []),
     ],
 )
-def test_versions_of_a_profile_start_with_the_preferred(profile: str, group: str, versions: list[str]) -> None:
-    assert builtin_registry(profile).versions(group) == versions
+def test_versions_start_with_the_preferred(builtin: Registry, group: str, versions: list[str]) -> None:
+    assert builtin.versions(group) == versions
 
 
-def test_groups_of_old_releases_come_last(builtin: Registry) -> None:
-    assert builtin.groups()[-1] == "extensions"
-    old = builtin.find("extensions", "v1beta1", "ingresses")
-    assert old is not None
-    assert old.resource.short_names == ()
-    groups = builtin_registry("1.20").groups()
-    assert groups[groups.index("extensions") - 1] == "networking.k8s.io"
-
-
-def test_cronjobs_are_v1_only_in_the_current_profile(builtin: Registry) -> None:
-    assert builtin.find("batch", "v1", "cronjobs") is not None
-    assert builtin_registry("1.20").find("batch", "v1", "cronjobs") is None
+def test_no_beta_is_served(builtin: Registry) -> None:
+    assert [kind.resource for kind in builtin.all() if "beta" in kind.resource.version] == []
 
 
 def test_versions_of_one_kind_share_their_stored_objects(builtin: Registry) -> None:
     event = builtin.find("events.k8s.io", "v1", "events")
     assert event is not None
     served = {kind.resource.api_version for kind in builtin.versions_of(event)}
-    assert served == {"v1", "events.k8s.io/v1", "events.k8s.io/v1beta1"}
+    assert served == {"v1", "events.k8s.io/v1"}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +89,9 @@ def test_documents_of_unserved_groups_are_none(builtin: Registry) -> None:
 
 def test_aggregated_discovery_lists_versions_preferred_first(builtin: Registry) -> None:
     document = builtin.aggregated(core=False)
-    batch = next(item for item in document["items"] if item["metadata"]["name"] == "batch")
-    assert [version["version"] for version in batch["versions"]] == ["v1", "v1beta1"]
+    named = {item["metadata"]["name"]: item for item in document["items"]}
+    scaling, batch = named["autoscaling"], named["batch"]
+    assert [version["version"] for version in scaling["versions"]] == ["v2", "v1"]
     job = next(item for item in batch["versions"][0]["resources"] if item["resource"] == "jobs")
     assert job["scope"] == "Namespaced"
     assert job["singularResource"] == "job"

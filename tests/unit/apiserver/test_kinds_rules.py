@@ -16,7 +16,7 @@ from services.apiserver.kinds.kind_model import DecodeError, Kind
 from tests.support.builtin_kinds import created, kind_of
 
 RULES = yaml.load(Path(__file__).with_name("kind_rules.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-REGISTRIES = {release: builtin_registry(release) for release in ("current", "1.20")}
+REGISTRY = builtin_registry()
 
 
 def changes(part: str) -> list[Any]:
@@ -31,7 +31,7 @@ def changes(part: str) -> list[Any]:
 
 def served(rules: dict[str, Any]) -> Kind:
     api_version, _, name = rules["kind"].partition(" ")
-    kind = REGISTRIES[str(rules.get("release", "current"))].by_api_version(api_version, name)
+    kind = REGISTRY.by_api_version(api_version, name)
     assert kind is not None
     return kind
 
@@ -100,14 +100,6 @@ def test_json_inside_of_an_object(text: str, problem: str) -> None:
     assert json_object_problem(text.encode()) == problem
 
 
-def test_older_releases_name_some_kinds_by_other_groups() -> None:
-    names = {
-        release: registry.find("networking.k8s.io", "v1", "networkpolicies") for release, registry in REGISTRIES.items()
-    }
-    shown = {release: kind.group_kind for release, kind in names.items() if kind is not None}
-    assert shown == {"current": "NetworkPolicy.networking.k8s.io", "1.20": "NetworkPolicy.extensions"}
-
-
 def test_update_of_a_service_keeps_what_was_given_out() -> None:
     kind = kind_of("v1", "Service")
     ports = [{"name": "a", "port": 80, "nodePort": 30001}, {"name": "b", "port": 81, "nodePort": 30002}]
@@ -146,14 +138,13 @@ def test_certificate_of_a_request_is_a_chain_of_blocks() -> None:
 
 def test_resource_lists_name_the_stored_version() -> None:
     found = {
-        (release, item["name"]): (item.get("storageVersionHash"), item["singularName"])
-        for release, registry in REGISTRIES.items()
-        for item in (registry.api_resource_list("", "v1") or {})["resources"]
+        item["name"]: (item.get("storageVersionHash"), item["singularName"])
+        for item in (REGISTRY.api_resource_list("", "v1") or {})["resources"]
     }
-    assert found["current", "pods"] == ("xPOwRZ+Yhw8=", "pod")
-    assert found["1.20", "services"] == ("0/CO1lhkEBI=", "")
-    assert found["current", "bindings"] == (None, "binding")
-    assert found["current", "pods/status"] == (None, "")
+    assert found["pods"] == ("xPOwRZ+Yhw8=", "pod")
+    assert found["services"] == ("0/CO1lhkEBI=", "service")
+    assert found["bindings"] == (None, "binding")
+    assert found["pods/status"] == (None, "")
 
 
 def test_port_number_beyond_32_bits_is_no_port() -> None:

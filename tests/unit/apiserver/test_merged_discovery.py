@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.apiserver.controllers.aggregated_proxy import Backend
+from services.apiserver.controllers.aggregation.aggregated_proxy import Backend
 from services.apiserver.http import aggregated_discovery as merging
 
 

@@ -145,12 +145,6 @@ def test_other_paths_have_no_document(path: str) -> None:
     assert OpenApi(builtin_registry()).find(path) is None
 
 
-def test_v3_can_be_left_out() -> None:
-    api = OpenApi(builtin_registry("1.20"), with_v3=False)
-    assert api.find("/openapi/v3") is None
-    assert api.find("/openapi/v2") is not None
-
-
 def test_documents_follow_the_registry() -> None:
     registry = builtin_registry()
     api = OpenApi(registry)

@@ -73,8 +73,7 @@ def test_an_unreadable_exception_stops_the_start(text: str) -> None:
         from_environment({VARIABLE: text})
 
 
-def test_only_recorded_releases_are_open_by_default() -> None:
+def test_this_machine_is_closed_by_default() -> None:
     assert from_environment({}).allow_local_extensions == ("0",)
-    assert from_environment({"FLEETLOG_APISERVER_PROFILE": "1.20"}).allow_local_extensions == ("1",)
     settings = from_environment({VARIABLE: "127.0.0.0/8,[::1]:443"})
     assert settings.allow_local_extensions == ("127.0.0.0/8", "[::1]:443")

@@ -15,8 +15,8 @@ from services._kit.base import answer_limits as limits
 from services._kit.base.answer_limits import Limits
 from services._kit.kube.api import BadAnswer
 from services.apiserver.admission.webhook_call import CallFailed, WebhookTarget, send
-from services.apiserver.controllers.aggregated_proxy import Backend
-from services.apiserver.controllers.apiservices import Aggregator
+from services.apiserver.controllers.aggregation.aggregated_proxy import Backend
+from services.apiserver.controllers.aggregation.apiservices import Aggregator
 from services.apiserver.core.outbound import Outbound
 from tests.support.endpoints import answering
 from tests.support.hostile_server import MODES, HostileServer, hostile_server

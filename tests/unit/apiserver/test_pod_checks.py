@@ -1,4 +1,4 @@
-"""Checks of the parts of a pod, by the rules of the newest release or of an older one."""
+"""Checks of the parts of a pod."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ VOLUMES = [{"name": "claim", "persistentVolumeClaim": {"claimName": "n"}}, {"nam
 
 
 def assert_errors(case: Case, pod: Manifest, place: str) -> None:
-    kind = kind_of("v1", "Pod", case.get("release", "current"))
+    kind = kind_of("v1", "Pod")
     errors = [str(error) for error in kind.validate_create(created(kind, pod))]
     expected = [f"{place}{text}" for text in case["errors"]]
     assert len(errors) == len(expected), errors
@@ -52,17 +52,6 @@ def test_volume_with_an_error_cannot_be_mounted() -> None:
         "spec.volumes[0].configMap.name",
         "spec.containers[0].volumeMounts[0].name",
     ]
-
-
-def test_seccomp_field_and_annotation_follow_each_other() -> None:
-    kind = kind_of("v1", "Pod", "1.20")
-    profile = {"type": "Localhost", "localhostProfile": "p"}
-    container = {"name": "c", "image": "i", "securityContext": {"seccompProfile": profile}}
-    annotations = {"seccomp.security.alpha.kubernetes.io/pod": "docker/default"}
-    pod = created(kind, {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}})
-    assert pod["metadata"]["annotations"]["container.seccomp.security.alpha.kubernetes.io/c"] == "localhost/p"
-    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert kind.validate_create(pod) == []
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_frame_is_made_once_per_form() -> None:
 
 
 def test_bytes_are_shown_as_stored_only_where_the_object_is() -> None:
-    kinds = [kind for kind in builtin_registry("current").all() if not kind.virtual]
+    kinds = [kind for kind in builtin_registry().all() if not kind.virtual]
     as_stored = {kind.resource.group_resource for kind in kinds if kind.shown_as_stored}
     assert {"deployments.apps", "events", "configmaps"} <= as_stored
     for kind in kinds:

@@ -38,22 +38,6 @@ def test_cells_of_a_row(case: Case) -> None:
     assert cells(plural, {**case["object"], "metadata": metadata}, group) == case["cells"]
 
 
-def test_restarts_of_an_early_release_are_a_number() -> None:
-    early = kind("pods")
-    early.release = 20
-    ended = {"restartCount": 2, "lastState": {"terminated": {"finishedAt": "2026-01-01T11:30:00Z"}}}
-    found = table(printer_of(early), [pod("Running") | {"status": {"containerStatuses": [ended]}}], "", "v1", True, NOW)
-    assert found["rows"][0]["cells"][3] == 2
-    types = [
-        {
-            column["name"]: column["type"]
-            for column in table(printer_of(one), [], "", "v1", True, NOW)["columnDefinitions"]
-        }
-        for one in (early, kind("pods"))
-    ]
-    assert [found["Restarts"] for found in types] == ["integer", "string"]
-
-
 @pytest.mark.parametrize("given", [{}, {"spec": {}, "status": {}}, {"spec": None, "status": None, "data": None}])
 def test_every_kind_has_a_cell_for_each_column(given: dict) -> None:
     registry = builtin_registry()

@@ -16,7 +16,7 @@ METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 
 
 def kind_in(case: Case) -> Kind:
-    return kind_named(case["kind"], case.get("release", "current"))
+    return kind_named(case["kind"])
 
 
 def assert_errors(case: Case, found: list[FieldError]) -> None:

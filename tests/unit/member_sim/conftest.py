@@ -90,6 +90,12 @@ class Cluster:
         self.delete(kind, name, namespace)
         self.settle()
 
+    def marked(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Have an object outlive its deletion, as a finalizer does."""
+        old = self.get(kind, name, namespace)
+        new = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "now"}}
+        self._apply(RESOURCE_OF_KIND[kind], new, str(next(self._versions)))
+
     def again(self, keys: list[Key]) -> None:
         """Look again at keys, as after a fault was set or lifted."""
         self._mark(keys)

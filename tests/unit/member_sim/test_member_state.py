@@ -11,7 +11,7 @@ from services.member_sim.world.world_state import State
 
 
 async def server() -> ApiServer:
-    found = ApiServer(MemoryStore(), builtin_registry("current"), Settings(tls=False, controllers=False))
+    found = ApiServer(MemoryStore(), builtin_registry(), Settings(tls=False, controllers=False))
     await found.local.create("v1", "namespaces", {"metadata": {"name": "ns"}})
     return found
 

@@ -85,6 +85,31 @@ def test_statefulset_claims_are_made_bound_and_kept(cluster: Any, template: Any)
     assert cluster.all("PersistentVolume") == []
 
 
+def test_volume_that_is_protected_is_released_with_its_claim(cluster: Any) -> None:
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+    cluster.created("PersistentVolumeClaim", "data", spec=size)
+    [volume] = cluster.all("PersistentVolume")
+    cluster.marked("PersistentVolume", volume["metadata"]["name"], "")
+    cluster.deleted("PersistentVolumeClaim", "data")
+    [volume] = cluster.all("PersistentVolume")
+    assert volume["status"]["phase"] == "Released"
+
+
+def test_containers_that_look_into_a_pod_start_once(cluster: Any, template: Any) -> None:
+    cluster.created("Pod", "p", spec=template()["spec"])
+    started = cluster.get("Pod", "p")["status"]["containerStatuses"]
+    look = {"name": "look", "image": "busybox"}
+    cluster.changed("Pod", "p", ephemeralContainers=[look])
+    status = cluster.get("Pod", "p")["status"]
+    assert status["containerStatuses"] == started
+    [first] = status["ephemeralContainerStatuses"]
+    assert (first["name"], list(first["state"]), first["ready"]) == ("look", ["running"], False)
+    cluster.changed("Pod", "p", ephemeralContainers=[look, {**look, "name": "again"}])
+    found = cluster.get("Pod", "p")["status"]["ephemeralContainerStatuses"]
+    assert found[0] == first
+    assert [one["name"] for one in found] == ["look", "again"]
+
+
 def daemon(template: Any, **spec: Any) -> dict[str, Any]:
     return {"selector": {"matchLabels": {"app": "web"}}, "template": template(**spec)}
 

@@ -24,7 +24,7 @@ def pod(requests: dict[str, str] | None = None, limits: dict[str, str] | None = 
 
 
 def charge(one: Manifest, plural: str, new: Manifest, old: Manifest | None = None, group: str = "") -> Any:
-    found = charges([one], group, plural, new, old, by_container=False)
+    found = charges([one], group, plural, new, old)
     return found[0].status["used"] if found else None
 
 
@@ -99,7 +99,11 @@ def test_objects_are_charged_by_the_names_of_limits(
             pod({"cpu": "2", "memory": "2Gi"}),
             "exceeded quota: q, requested: cpu=2,memory=2Gi, used: cpu=500m,memory=512Mi, limited: cpu=1,memory=1Gi",
         ),
-        (quota({"cpu": "1", "limits.memory": "1"}), pod(), "failed quota: q: must specify cpu,limits.memory"),
+        (
+            quota({"cpu": "1", "limits.memory": "1"}),
+            pod(),
+            "failed quota: q: must specify cpu for: c; limits.memory for: c",
+        ),
         (
             {"metadata": {"name": "q"}, "status": {"hard": {"cpu": "1", "pods": "1"}, "used": {"pods": "0"}}},
             pod({"cpu": "1"}),
@@ -115,12 +119,7 @@ def test_refusals_say_what_was_wanted_and_what_is_left(one: Manifest, new: Manif
 
 
 def test_what_was_never_measured_is_not_limited() -> None:
-    assert (
-        charges(
-            [{"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}], "", "pods", pod(), None, by_container=False
-        )
-        == []
-    )
+    assert charges([{"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}], "", "pods", pod(), None) == []
 
 
 @pytest.mark.parametrize(
@@ -142,10 +141,9 @@ def test_updates_are_charged_for_what_grows(
 
 def test_containers_are_named_that_lack_a_demanded_amount() -> None:
     one = pod({"cpu": "1"}, initContainers=[{"name": "i"}])
-    assert unspecified(one, ["cpu", "memory", "ephemeral-storage", "pods"], by_container=False) == (
-        "must specify cpu,memory"
+    assert (
+        unspecified(one, ["memory", "cpu", "ephemeral-storage", "pods"]) == "must specify cpu for: i; memory for: c,i"
     )
-    assert unspecified(one, ["memory", "cpu"], by_container=True) == "must specify cpu for: i; memory for: c,i"
 
 
 @pytest.mark.parametrize(

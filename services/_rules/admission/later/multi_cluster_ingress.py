@@ -8,7 +8,7 @@ from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as metadata
 from services._rules.kubernetes.validation.field_errors import FieldError
 from services._rules.kubernetes.validation.field_rules import apply, each, inside, text
-from services._rules.kubernetes.validation.ingress_rules import ingress_rules, one_class
+from services._rules.kubernetes.validation.ingress_rules import INGRESS_RULES, one_class
 from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER
 
 _BACKEND: Final = inside(
@@ -18,7 +18,7 @@ _BACKEND: Final = inside(
     text("name", names.path_segment),
 )
 _RULES: Final = (
-    *ingress_rules("v1"),
+    *INGRESS_RULES,
     inside(
         "spec",
         inside("defaultBackend", _BACKEND),

@@ -38,13 +38,10 @@ def strategic_merge(
     patch: Any,
     schema: Schema | None,
     resolve: Resolve = lambda schema: schema,
-    *,
-    literal: bool = False,
 ) -> Manifest:
     """Return `original` with a strategic merge patch applied.
 
-    `resolve` turns a `{"$ref": …}` of the schema into what it names. `literal` takes what the original lacks as the
-    patch has it, with its nulls and directives, as servers did up to 1.23; later ones leave these out.
+    `resolve` turns a `{"$ref": …}` of the schema into what it names.
     Raises PatchError: 400 for a malformed directive, 500 where an API server answers so (a list item without its merge
     key, an unfitting order list).
     """
@@ -54,7 +51,7 @@ def strategic_merge(
         raise PatchError.bad_request(
             f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
         )
-    return _Merger(resolve, literal=literal).map(original, patch, schema or _NO_SCHEMA)
+    return _Merger(resolve).map(original, patch, schema or _NO_SCHEMA)
 
 
 class _Field:
@@ -72,9 +69,8 @@ _UNKNOWN: Final = _Field(_NO_SCHEMA, "", "")
 
 
 class _Merger:
-    def __init__(self, resolve: Resolve, *, literal: bool) -> None:
+    def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._literal = literal
 
     def map(self, original: Manifest | None, patch: Manifest, schema: Schema) -> Manifest:
         """Merge one map."""
@@ -88,7 +84,7 @@ class _Merger:
             if name in done or name == RETAIN or name.startswith(ORDER):
                 continue
             if name.startswith(DELETE_LIST):
-                self._delete_from_list(result, _list_name(name, DELETE_LIST), value, schema)
+                self._delete_from_list(result, _list_name(name, DELETE_LIST), value)
             elif value is None:
                 result.pop(name, None)
             else:
@@ -100,40 +96,34 @@ class _Merger:
         if isinstance(value, dict) and isinstance(current, dict):
             field = self._field(schema, name)
             if field.strategy == "replace":
-                result[name] = self._taken(value)
+                result[name] = _plain(value)
             else:
                 result[name] = self.map(current, value, field.schema)
         elif isinstance(value, list) and isinstance(current, list):
             result[name] = self._list(current, value, self._field(schema, name))
-        elif not self._literal and _removes(value):
+        elif _removes(value):
             # There is nothing to remove, or something that a map cannot be merged into.
             result.pop(name, None)
         else:
-            result[name] = self._taken(value)
-
-    def _taken(self, value: Any) -> Any:
-        """What a patch sets where nothing was."""
-        return value if self._literal else _plain(value)
+            result[name] = _plain(value)
 
     def _directed(self, patch: Manifest) -> Manifest:
         match patch[DIRECTIVE]:
             case "replace":
-                return {name: self._taken(value) for name, value in patch.items() if name != DIRECTIVE}
+                return {name: _plain(value) for name, value in patch.items() if name != DIRECTIVE}
             case "delete":
                 return {}
             case other:
                 raise PatchError(f"unknown patch type: {go_text(other)} in map: {go_format(patch)}")
 
-    def _delete_from_list(self, result: Manifest, name: str, value: Any, schema: Schema) -> None:
+    def _delete_from_list(self, result: Manifest, name: str, value: Any) -> None:
         if value is None:
             result.pop(name, None)
             return
         current = result.get(name)
         if not isinstance(value, list) or not isinstance(current, list):
             return
-        if self._literal and self._field(schema, name).strategy != "merge":
-            result[name] = value
-        elif current or value:
+        if current or value:
             _check_elements(current, value)
             gone = {identity(item) for item in value}
             result[name] = [item for item in current if identity(item) not in gone]
@@ -160,7 +150,7 @@ class _Merger:
             if current is not None and changes is not None:
                 merged = self._list(current, changes, field)
             else:
-                merged = current if current is not None else self._taken(changes)
+                merged = current if current is not None else _plain(changes)
             result[field_name] = element_order(merged, order, current or [], field.key)
             done.add(field_name)
         return done
@@ -181,7 +171,7 @@ class _Merger:
         original, changes = self._list_directives(original, patch, field.key)
         merged, added = self._items(original, changes, field)
         ordered = element_order(merged, changes, original, field.key)
-        return [self._taken(item) if id(item) in added else item for item in ordered]
+        return [_plain(item) if id(item) in added else item for item in ordered]
 
     def _list_directives(self, original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
         changes: list[Any] = []

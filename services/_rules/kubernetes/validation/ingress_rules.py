@@ -1,4 +1,4 @@
-"""Rules of an Ingress; the betas name their backends by serviceName and servicePort."""
+"""Rules of an Ingress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import FieldError, Raw, invalid, required
 from services._rules.kubernetes.validation.field_rules import (
-    Check,
     Rules,
     choice,
     each,
@@ -58,46 +57,30 @@ def object_reference(reference: Manifest, field: str) -> list[FieldError]:
     return found
 
 
-def _backend(version: str) -> Check:
-    stable = version == "v1"
-    name_field = "service.name" if stable else "serviceName"
-    port_fields = ("service.port.name", "service.port.number") if stable else ("servicePort", "servicePort")
-
-    def check(backend: Manifest, field: str) -> list[FieldError]:
-        service, resource = backend.get("service"), backend.get("resource")
-        if service is not None and resource is not None:
-            return [invalid(field, "", "cannot set both resource and service backends")]
-        if resource is not None:
-            return object_reference(resource, f"{field}.resource")
-        if service is None:
-            return [invalid(field, "", "resource or service backend is required")]
-        name, port, place = service.get("name", ""), service.get("port") or {}, f"{field}.{name_field}"
-        found = [invalid(place, name, problem) for problem in names.dns1035(name)] if name else [required(place)]
-        if port.get("name") and port.get("number"):
-            found.append(invalid(field, "", "cannot set both port name & port number"))
-        elif given := port.get("name") or port.get("number"):
-            found += port_or_name(given, f"{field}.{port_fields[0 if port.get('name') else 1]}")
-        else:
-            found.append(required(field, "port name or number is required"))
-        return found
-
-    return check
+def _backend(backend: Manifest, field: str) -> list[FieldError]:
+    service, resource = backend.get("service"), backend.get("resource")
+    if service is not None and resource is not None:
+        return [invalid(field, "", "cannot set both resource and service backends")]
+    if resource is not None:
+        return object_reference(resource, f"{field}.resource")
+    if service is None:
+        return [invalid(field, "", "resource or service backend is required")]
+    name, port, place = service.get("name", ""), service.get("port") or {}, f"{field}.service.name"
+    found = [invalid(place, name, problem) for problem in names.dns1035(name)] if name else [required(place)]
+    if port.get("name") and port.get("number"):
+        found.append(invalid(field, "", "cannot set both port name & port number"))
+    elif given := port.get("name") or port.get("number"):
+        found += port_or_name(given, f"{field}.service.port.{'name' if port.get('name') else 'number'}")
+    else:
+        found.append(required(field, "port name or number is required"))
+    return found
 
 
-def _some_rule(version: str) -> Check:
-    def check(spec: Manifest, path: str) -> list[FieldError]:
-        if spec.get("defaultBackend") is not None or spec.get("rules"):
-            return []
-        problem = f"either {'`defaultBackend`' if version == 'v1' else '`backend`'} or `rules` must be specified"
-        return [invalid(path, Raw("[]networking.IngressRule(nil)"), problem)]
-
-    return check
-
-
-def _default_backend(version: str) -> Check:
-    check = _backend(version)
-    field = "defaultBackend" if version == "v1" else "backend"
-    return lambda spec, path: check(spec["defaultBackend"], f"{path}.{field}") if "defaultBackend" in spec else []
+def _some_rule(spec: Manifest, path: str) -> list[FieldError]:
+    if spec.get("defaultBackend") is not None or spec.get("rules"):
+        return []
+    problem = "either `defaultBackend` or `rules` must be specified"
+    return [invalid(path, Raw("[]networking.IngressRule(nil)"), problem)]
 
 
 def one_class(obj: Manifest, _: str) -> list[FieldError]:
@@ -110,22 +93,19 @@ def one_class(obj: Manifest, _: str) -> list[FieldError]:
     return [invalid(f"annotations.{CLASS_ANNOTATION}", annotations[CLASS_ANNOTATION], problem)]
 
 
-def ingress_rules(version: str) -> Rules:
-    """The rules of a version, which names backends in its own terms."""
-    backend = inside("backend", _backend(version), absent={})
-    path = (_PATH_TYPE, _path, only_if(lambda path: path.get("pathType") is not None, backend))
-    http = inside("http", needed("paths"), each("paths", *path))
-    secret: Rules = (text("secretName", names.subdomain),)
-    if version != "v1":
-        # The betas let through names of Secrets, and whatever a rule for many hosts holds.
-        http, secret = only_if(lambda rule: "*" not in rule.get("host", ""), http), ()
-    spec = inside(
+_HTTP_PATH: Rules = (
+    _PATH_TYPE,
+    _path,
+    only_if(lambda path: path.get("pathType") is not None, inside("backend", _backend, absent={})),
+)
+INGRESS_RULES: Rules = (
+    inside(
         "spec",
-        each("tls", each("hosts", _dns_name), *secret),
-        _some_rule(version),
-        _default_backend(version),
-        each("rules", inside("host", _host), http),
+        each("tls", each("hosts", _dns_name), text("secretName", names.subdomain)),
+        _some_rule,
+        inside("defaultBackend", _backend),
+        each("rules", inside("host", _host), inside("http", needed("paths"), each("paths", *_HTTP_PATH))),
         inside("ingressClassName", formed(names.subdomain)),
         absent={},
-    )
-    return (spec,)
+    ),
+)

@@ -1,4 +1,4 @@
-"""Checks of writes to the status of a Job, as API servers have them since 1.32: how it ends, and what is final."""
+"""Checks of writes to the status of a Job: how it ends, and what is final."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Final
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required
 
-SINCE: Final = 32
-"""The first minor release that holds every writer to them."""
 _LASTING: Final = ("Failed", "Complete", "FailureTarget", "SuccessCriteriaMet")
 _TOGETHER: Final = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("Failed", "SuccessCriteriaMet"))
 _BEFORE: Final = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}

@@ -9,13 +9,11 @@ from functools import lru_cache
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 _DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 
 _qualified = re.compile(_QUALIFIED).fullmatch
-_env = re.compile(_ENV).fullmatch
 _key = re.compile(_KEY).fullmatch
 _printable = re.compile("[ -<>-~]+").fullmatch
 _header = re.compile(_HEADER).fullmatch
@@ -65,15 +63,7 @@ _VALUE_TEXT = _text(
     "my_value",
     "12345",
 )
-_ENV_TEXT = _text(
-    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-    "and must not start with a digit",
-    _ENV,
-    "my.env-name",
-    "MY_ENV.NAME",
-    "MyEnvName1",
-)
-_ANY_ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _KEY_TEXT = _text(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _KEY,
@@ -152,13 +142,8 @@ def is_label_value(value: str) -> bool:
 
 
 def env_name(value: str) -> list[str]:
-    """Return what keeps the value from naming an environment variable."""
-    return [*([] if _env(value) else [_ENV_TEXT]), *_dots(value)]
-
-
-def any_env_name(value: str) -> list[str]:
-    """Return what keeps the value from naming an environment variable where nearly any name is taken."""
-    return [] if _printable(value) else [_ANY_ENV_TEXT]
+    """Return what keeps the value from naming an environment variable, which may have nearly any name."""
+    return [] if _printable(value) else [_ENV_TEXT]
 
 
 def config_key(value: str) -> list[str]:

@@ -107,6 +107,14 @@ def non_special(value: str, field: str) -> Errors:
         yield invalid(field, value, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
 
 
+def is_plain_network(value: str) -> bool:
+    """Return whether the value is a range of addresses in its only spelling: no bit of a host is set."""
+    try:
+        return str(ipaddress.ip_network(value)) == value
+    except ValueError:
+        return False
+
+
 def is_network(value: str) -> bool:
     """Return whether the value is a range of addresses: an address, a slash and a number of bits."""
     try:

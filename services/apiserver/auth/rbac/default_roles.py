@@ -39,7 +39,6 @@ class _OfNamespace(Struct, forbid_unknown_fields=True):
 
 class _Defaults(Struct, forbid_unknown_fields=True):
     cluster: dict[str, list[str]]
-    later: dict[str, list[str]]
     aggregated: dict[str, list[str]]
     controllers: dict[str, list[str]]
     bindings: dict[str, list[str]]
@@ -54,16 +53,13 @@ def _defaults() -> _Defaults:
 
 def rules_of(name: str) -> tuple[PolicyRule, ...]:
     """The rules of one cluster role."""
-    found = _defaults()
-    return tuple(_rule(text) for text in (*found.cluster[name], *found.later.get(name, ())))
+    return tuple(_rule(text) for text in _defaults().cluster[name])
 
 
-def default_objects(*, current: bool = True) -> Iterator[tuple[Place, Manifest]]:
-    """Every role and binding with its place; `current` adds what releases after 1.20 allow."""
+def default_objects() -> Iterator[tuple[Place, Manifest]]:
+    """Every role and binding with its place."""
     found = _defaults()
-    later = found.later if current else {}
-    written = {name: (*held, *later.get(name, ())) for name, held in found.cluster.items()}
-    rules = {name: [_rule(text) for text in held] for name, held in written.items()}
+    rules = {name: [_rule(text) for text in held] for name, held in found.cluster.items()}
     labels = {part: name for name, parts in found.aggregated.items() for part in parts}
     while len(rules) < len(found.cluster) + len(found.aggregated):
         for name, parts in found.aggregated.items():

@@ -32,10 +32,10 @@ class _Place(msgspec.Struct, frozen=True):
     in_metadata: bool = False
 
 
-def check_defaults(schema: Schema, path: str, release: int, *, pruned: bool = True) -> list[FieldError]:
+def check_defaults(schema: Schema, path: str, *, pruned: bool = True) -> list[FieldError]:
     """Return what is wrong with the defaults of a structural schema; `pruned`: they hold no unknown fields."""
     root = schema if schema.get(_EMBEDDED) else {**schema, _EMBEDDED: True}
-    return list(_walk(root, path, _Place(root, _itself), _Trial(release, pruned)))
+    return list(_walk(root, path, _Place(root, _itself), _Trial(pruned)))
 
 
 def has_unpruned_defaults(schema: Schema) -> bool:
@@ -44,7 +44,6 @@ def has_unpruned_defaults(schema: Schema) -> bool:
 
 
 class _Trial(msgspec.Struct, frozen=True):
-    release: int
     pruned: bool
 
     def errors(self, schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
@@ -60,7 +59,7 @@ class _Trial(msgspec.Struct, frozen=True):
             if found := _resource_errors(schema, value, path):
                 yield from found
                 return
-        found = [_placed(error, path) for error in compile_validate(schema, self.release, structural=True)(value)]
+        found = [_placed(error, path) for error in compile_validate(schema, structural=True)(value)]
         if not found and (rules := compile_rules(schema)) is not None:
             # As an update of itself, and as a new value, in which rules on transitions have nothing to compare.
             found = rules.validate(value, value) or rules.validate(value, None)

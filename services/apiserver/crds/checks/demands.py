@@ -11,25 +11,15 @@ from services.apiserver.crds.checks.default_values import has_unpruned_defaults
 from services.apiserver.crds.checks.list_types import check_identity, check_set_items
 from services.apiserver.crds.checks.selectable_fields import MOST
 from services.apiserver.crds.structural import any_schema, check_structural, every_schema, inconvertible
-from services.apiserver.kinds.builtin import NEWEST
 
 Schema = dict[str, Any]
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-_BUNDLES_SINCE: Final = 31
-"""The first release that reads the certificates of conversion webhooks."""
-_BETA_DEFAULTS: Final = (
-    "(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs, must use apiextensions.k8s.io/v1)"
-)
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
-    """What a definition has to satisfy beside the rules that always hold; the defaults are those of a new one in v1."""
+    """What a definition has to satisfy beside the rules that always hold; the defaults are those of a new one."""
 
-    release: int = NEWEST
-    """The minor release whose behaviour is wanted."""
-    no_defaults: str | None = None
-    """Why schemas may have no defaults; None where they may."""
     schemas: bool = True
     """Each version has a schema."""
     known_types: bool = True
@@ -47,16 +37,9 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
     """Names of versions that may have any number of selectable fields; the empty one stands for the whole spec."""
 
 
-def of_new(release: int, *, beta: bool) -> Demands:
-    """Return what is demanded of a new definition; `beta` for one in v1beta1."""
-    if not beta:
-        return Demands(release=release)
-    return Demands(release=release, no_defaults=_BETA_DEFAULTS, schemas=False, known_types=False, structural=False)
-
-
-def of_changed(new: Manifest, old: Manifest, release: int, *, beta: bool, established: bool) -> Demands:
+def of_changed(new: Manifest, old: Manifest, *, established: bool) -> Demands:
     """Return what is demanded of a definition that replaces `old`; `established` says whether that one is."""
-    begin, spec = of_new(release, beta=beta), old["spec"]
+    spec = old["spec"]
     schemas = list(schemas_of(spec))
     parts = [part for schema in schemas for part in every_schema(schema)]
     conversion = spec.get("conversion") or {}
@@ -64,16 +47,14 @@ def of_changed(new: Manifest, old: Manifest, release: int, *, beta: bool, establ
     reviews = webhook.get("conversionReviewVersions") or ()
     bundle = (webhook.get("clientConfig") or {}).get("caBundle")
     return Demands(
-        release=release,
-        no_defaults=None if any("default" in part for part in parts) else begin.no_defaults,
-        schemas=begin.schemas and len(schemas) == len(spec.get("versions") or ()),
-        known_types=begin.known_types and all(not part.get("type") or part["type"] in TYPES for part in parts),
-        structural=begin.structural and not any(map(_loose, schemas)),
+        schemas=len(schemas) == len(spec.get("versions") or ()),
+        known_types=all(not part.get("type") or part["type"] in TYPES for part in parts),
+        structural=not any(map(_loose, schemas)),
         pruned_defaults=not any(map(_unpruned, schemas)),
         atomic_sets=not any(True for part in parts for _ in check_set_items(part, "")),
         identity=not any(True for part in parts for _ in check_identity(part, "")),
         known_reviews=not reviews or any(name in REVIEW_VERSIONS for name in reviews),
-        sound_bundle=release >= _BUNDLES_SINCE and established and (not bundle or readable_bundle(bundle)),
+        sound_bundle=established and (not bundle or readable_bundle(bundle)),
         any_selectable=tuple(_many_selectable(new["spec"], spec)),
     )
 

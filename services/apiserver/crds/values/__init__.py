@@ -1,1 +1,1 @@
-"""What validation says of single values: the words and reasons of each release, and the bounds of numbers."""
+"""What validation says of single values: the words and reasons, and the bounds of numbers."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from services._rules.kubernetes.patch.go_text import go_float
 from services._rules.kubernetes.validation.field_errors import ErrorType, FieldError
-from services.apiserver.crds.values.value_complaints import NO_FIELD, Dialect, field_of, unfit
+from services.apiserver.crds.values.value_complaints import NO_FIELD, field_of, unfit
 
 Schema = dict[str, Any]
 Check = Callable[[float, str], list[FieldError]]
@@ -17,11 +17,11 @@ _LARGEST_FLOAT32: Final = 3.4028235677973366e38
 _FORMATS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
-def compile_number(schema: Schema, dialect: Dialect) -> Check | None:
+def compile_number(schema: Schema) -> Check | None:
     """Return a function from a number and its path to what is wrong with it; None if everything fits."""
     limits = [schema.get(name) for name in ("multipleOf", "maximum", "minimum")]
     kind, name = str(schema.get("type", "")), str(schema.get("format", ""))
-    ranged = dialect.ranges and (kind == "integer" or (kind == "number" and name == "float"))
+    ranged = kind == "integer" or (kind == "number" and name == "float")
     if not ranged and limits == [None, None, None]:
         return None
     step, most, least = limits

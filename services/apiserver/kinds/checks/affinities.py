@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation import object_metadata as meta
@@ -112,8 +110,6 @@ _NODES_OF_GOOD_VALUES = (
     each("nodeSelectorTerms", each("matchExpressions", _EXPRESSION, label_values), _FIELDS),
 )
 _WEIGHT = number("weight", 1, 100, "must be in the range 1-100", absent=0)
-_NAMED_SINCE = 21  # the first minor release whose errors name the selector of an affinity by its field
-_VALUES_SINCE = 27  # the first one that refuses values of selectors that no label can have
 
 
 def good_selector(value: Manifest, field: str) -> list[FieldError]:
@@ -148,40 +144,29 @@ def _compared_twice(term: Manifest, path: str) -> Errors:
             yield invalid(f"{path}.matchLabelKeys[{index}]", key, text)
 
 
-def _selector(release: int, name: str) -> Check:
-    check = inside(name, good_selector if release >= _VALUES_SINCE else label_selector)
-    if release >= _NAMED_SINCE:
-        return check
-    return lambda item, field: label_selector(item.get(name), f"{field}.matchExpressions")
-
-
-@lru_cache(maxsize=8)
-def affinity(release: int) -> Rules:
-    """Return the rules of an affinity, as a release has them."""
-    term = (
-        _selector(release, "labelSelector"),
-        inside("namespaceSelector", good_selector),
-        every("namespaces", formed(names.label), shown_as="namespace"),
-        needed("topologyKey", detail="can not be empty"),
-        text("topologyKey", names.qualified, blank=True),
-        _label_keys("matchLabelKeys"),
-        _label_keys("mismatchLabelKeys"),
-        _compared_twice,
-    )
-    of_pods = (
-        each(REQUIRED, *term),
-        each(PREFERRED, _WEIGHT, inside("podAffinityTerm", *term, absent={})),
-    )
-    nodes = _NODES_OF_GOOD_VALUES if release >= _VALUES_SINCE else NODE_SELECTOR
-    return (
-        inside(
-            "nodeAffinity",
-            inside(REQUIRED, *nodes),
-            each(PREFERRED, _WEIGHT, inside("preference", *_TERM, absent={})),
-        ),
-        inside("podAffinity", *of_pods),
-        inside("podAntiAffinity", *of_pods),
-    )
+_POD_TERM: Rules = (
+    inside("labelSelector", good_selector),
+    inside("namespaceSelector", good_selector),
+    every("namespaces", formed(names.label), shown_as="namespace"),
+    needed("topologyKey", detail="can not be empty"),
+    text("topologyKey", names.qualified, blank=True),
+    _label_keys("matchLabelKeys"),
+    _label_keys("mismatchLabelKeys"),
+    _compared_twice,
+)
+_OF_PODS: Rules = (
+    each(REQUIRED, *_POD_TERM),
+    each(PREFERRED, _WEIGHT, inside("podAffinityTerm", *_POD_TERM, absent={})),
+)
+AFFINITY: Rules = (
+    inside(
+        "nodeAffinity",
+        inside(REQUIRED, *_NODES_OF_GOOD_VALUES),
+        each(PREFERRED, _WEIGHT, inside("preference", *_TERM, absent={})),
+    ),
+    inside("podAffinity", *_OF_PODS),
+    inside("podAntiAffinity", *_OF_PODS),
+)
 
 
 def _spread_key(item: Manifest) -> tuple[str, str]:
@@ -207,11 +192,9 @@ def _least_domains(item: Manifest, field: str) -> Errors:
         yield invalid(f"{field}.minDomains", least, text)
 
 
-@lru_cache(maxsize=8)
-def spread(release: int) -> Rules:
-    """Return the rules by which a pod spec's constraints of spreading are checked, as a release has them."""
-    selectors = (inside("labelSelector", good_selector),) if release >= _VALUES_SINCE else ()
-    constraint = (
+SPREAD: Rules = (
+    each(
+        "topologySpreadConstraints",
         number("maxSkew", 1, detail="must be greater than zero", absent=0),
         needed("topologyKey", detail="can not be empty"),
         choice("whenUnsatisfiable", _ACTIONS, blank=True),
@@ -219,6 +202,8 @@ def spread(release: int) -> Rules:
         choice("nodeAffinityPolicy", ("Honor", "Ignore")),
         choice("nodeTaintsPolicy", ("Honor", "Ignore")),
         _label_keys("matchLabelKeys"),
-        *selectors,
-    )
-    return (each("topologySpreadConstraints", *constraint), inside("topologySpreadConstraints", _spread_twice))
+        inside("labelSelector", good_selector),
+    ),
+    inside("topologySpreadConstraints", _spread_twice),
+)
+"""The rules by which the constraints of spreading in a pod spec are checked."""

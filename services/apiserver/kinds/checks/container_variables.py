@@ -18,7 +18,6 @@ _ENV_PATHS = (
     "status.podIP",
     "status.podIPs",
 )
-_HOST_ADDRESSES = "status.hostIPs"
 FILE_PATHS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 """The fields of a pod that a file of a volume may hold."""
 _READABLE = {*_ENV_PATHS, *FILE_PATHS, "spec.host", "spec.restartPolicy", "spec.schedulerName", "status.phase"}
@@ -33,9 +32,6 @@ _DIVISORS = {
         f"only divisor's values {', '.join(_UNITS)} are supported with the local ephemeral storage resource",
     ),
 }
-_HUGE_SINCE = 21  # the first minor release in which huge pages can be asked for
-_HOST_ADDRESSES_SINCE = 28
-_ANY_NAMES_SINCE = 34  # the first one in which a variable may have nearly any name
 
 
 def field_reference(allowed: tuple[str, ...]) -> Check:
@@ -87,35 +83,27 @@ def resource_reference(value: Manifest, field: str, *, of_file: bool = False, hu
 _KEY = (text("name", names.subdomain, blank=True), text("key", names.config_key, need=""))
 
 
-def _sources(release: int) -> Rules:
-    paths = tuple(path for path in _ENV_PATHS if path != _HOST_ADDRESSES or release >= _HOST_ADDRESSES_SINCE)
-    huge = release >= _HUGE_SINCE
-    return (
-        inside("fieldRef", field_reference(paths)),
-        inside("resourceFieldRef", lambda value, field: resource_reference(value, field, huge=huge)),
-        inside("configMapKeyRef", *_KEY),
-        inside("secretKeyRef", *_KEY),
-    )
+_SOURCES: Rules = (
+    inside("fieldRef", field_reference(_ENV_PATHS)),
+    inside("resourceFieldRef", lambda value, field: resource_reference(value, field, huge=True)),
+    inside("configMapKeyRef", *_KEY),
+    inside("secretKeyRef", *_KEY),
+)
 
 
-def _value_from(release: int) -> Check:
-    sources = _sources(release)
-
-    def check(item: Manifest, path: str) -> list[FieldError]:
-        source, field = item.get("valueFrom"), f"{path}.valueFrom"
-        if source is None:
-            return []
-        found = apply(sources, source, field)
-        if not source:
-            message = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-            found.append(invalid(field, "", message))
-        elif item.get("value"):
-            found.append(invalid(field, "", "may not be specified when `value` is not empty"))
-        elif len(source) > 1:
-            found.append(invalid(field, "", "may not have more than one field specified at a time"))
-        return found
-
-    return check
+def _value_from(item: Manifest, path: str) -> list[FieldError]:
+    source, field = item.get("valueFrom"), f"{path}.valueFrom"
+    if source is None:
+        return []
+    found = apply(_SOURCES, source, field)
+    if not source:
+        message = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        found.append(invalid(field, "", message))
+    elif item.get("value"):
+        found.append(invalid(field, "", "may not be specified when `value` is not empty"))
+    elif len(source) > 1:
+        found.append(invalid(field, "", "may not have more than one field specified at a time"))
+    return found
 
 
 def _prefix_of_names(value: str) -> list[str]:
@@ -133,16 +121,14 @@ def _one_reference(item: Manifest, path: str) -> Errors:
         yield invalid(field, "", "may not have more than one field specified at a time")
 
 
-def variables(release: int) -> Rules:
-    """Return the rules of a container's environment, as a release has them."""
-    name = names.any_env_name if release >= _ANY_NAMES_SINCE else names.env_name
-    return (
-        each("env", text("name", name, need=""), _value_from(release)),
-        each(
-            "envFrom",
-            text("prefix", name),
-            inside("configMapRef", _SOURCE_OF_ALL),
-            inside("secretRef", _SOURCE_OF_ALL),
-            _one_reference,
-        ),
-    )
+VARIABLES: Rules = (
+    each("env", text("name", names.env_name, need=""), _value_from),
+    each(
+        "envFrom",
+        text("prefix", names.env_name),
+        inside("configMapRef", _SOURCE_OF_ALL),
+        inside("secretRef", _SOURCE_OF_ALL),
+        _one_reference,
+    ),
+)
+"""The rules of a container's environment."""

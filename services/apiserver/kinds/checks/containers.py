@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -15,7 +14,6 @@ from services._rules.kubernetes.validation.field_errors import (
     FieldError,
     duplicate,
     forbidden,
-    invalid,
     not_found,
     not_supported,
     required,
@@ -23,7 +21,6 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     PORT_RANGE,
-    Check,
     Rules,
     apply,
     choice,
@@ -36,21 +33,18 @@ from services._rules.kubernetes.validation.field_rules import (
     text,
 )
 from services.apiserver.kinds.checks import handlers, resources, security_contexts
-from services.apiserver.kinds.checks.container_variables import variables
+from services.apiserver.kinds.checks.container_variables import VARIABLES
 from services.apiserver.kinds.checks.mounts import mounted
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PROTOCOL = choice("protocol", PROTOCOLS, need="")
-SIDECARS_SINCE: Final = 28  # the first minor release with init containers that go on, and of their own texts
-_LISTED_POLICIES_SINCE: Final = 27
 
 
 class Around(msgspec.Struct, frozen=True):
-    """What the containers of one pod are checked against: its volumes, its period of grace, the release's rules."""
+    """What the containers of one pod are checked against: its volumes and its period of grace."""
 
     volumes: Mapping[str, Manifest]
     grace: int | None
-    release: int
 
 
 def _untrimmed(value: str) -> list[str]:
@@ -116,14 +110,6 @@ def _privileged(value: Manifest, field: str) -> Errors:
 
 
 _POLICIES: Final = ("File", "FallbackToLogsOnError")
-_POLICY_TEXT: Final = "must be 'File' or 'FallbackToLogsOnError'"
-
-
-def _message_policy(value: Manifest, field: str) -> list[FieldError]:
-    policy, place = value.get("terminationMessagePolicy", ""), f"{field}.terminationMessagePolicy"
-    if policy in _POLICIES:
-        return []
-    return [invalid(place, policy, _POLICY_TEXT) if policy else required(place, _POLICY_TEXT)]
 
 
 _MOST_RULES: Final = 20
@@ -153,31 +139,26 @@ def _restart_rules(value: Manifest, field: str) -> Errors:
             yield duplicate(f"{where}.exitCodes.values[{again}]", values[again])
 
 
-@lru_cache(maxsize=8)
-def _common(release: int) -> Rules:
-    """The rules that all containers have in common."""
-    policy: Check = _message_policy
-    if release >= _LISTED_POLICIES_SINCE:
-        policy = choice("terminationMessagePolicy", _POLICIES, need="")
-    return (
-        text("name", names.label, need=""),
-        needed("image"),
-        policy,
-        each("ports", *_CONTAINER_PORT),
-        *variables(release),
-        choice("imagePullPolicy", ("Always", "IfNotPresent", "Never"), need=""),
-        inside("resources", resources.required_resources),
-        inside("resizePolicy", _resize),
-        inside("securityContext", _privileged, *security_contexts.CONTAINER),
-        choice("restartPolicy", ("Always", "Never", "OnFailure")),
-        _restart_rules,
-    )
+_COMMON: Final[Rules] = (
+    text("name", names.label, need=""),
+    needed("image"),
+    choice("terminationMessagePolicy", _POLICIES, need=""),
+    each("ports", *_CONTAINER_PORT),
+    *VARIABLES,
+    choice("imagePullPolicy", ("Always", "IfNotPresent", "Never"), need=""),
+    inside("resources", resources.required_resources),
+    inside("resizePolicy", _resize),
+    inside("securityContext", _privileged, *security_contexts.CONTAINER),
+    choice("restartPolicy", ("Always", "Never", "OnFailure")),
+    _restart_rules,
+)
+"""The rules that all containers have in common."""
 
 
 def _checked(item: Manifest, place: str, around: Around) -> list[FieldError]:
-    found = apply(_common(around.release), item, place)
+    found = apply(_COMMON, item, place)
     if "volumeMounts" in item or "volumeDevices" in item:
-        found += mounted(item, place, around.volumes, around.release)
+        found += mounted(item, place, around.volumes)
     return found
 
 
@@ -217,7 +198,6 @@ def containers(items: list[Manifest], around: Around, field: str) -> list[FieldE
 def init_containers(items: list[Manifest], others: list[Manifest], around: Around, field: str) -> Errors:
     """Return what is wrong with the init containers of a pod; their names must differ from the containers'."""
     taken = {item.get("name", "") for item in others}
-    own: set[str] = set()
     for index, item in enumerate(items):
         place, name = f"{field}[{index}]", item.get("name", "")
         yield from _checked(item, place, around)
@@ -227,17 +207,9 @@ def init_containers(items: list[Manifest], others: list[Manifest], around: Aroun
         unwanted = [part for part in ("lifecycle", *handlers.PROBES) if part in item]
         if policy == "Always":
             yield from _asked(item, place, around)
-        elif around.release >= SIDECARS_SINCE:
+        else:
             detail = "may not be set for init containers without restartPolicy=Always"
             yield from [forbidden(f"{place}.{part}", detail) for part in unwanted]
-        else:
-            yield from _asked(item, place, around)
-            yield from [
-                invalid(f"{place}.{part}", item[part], "must not be set for init containers") for part in unwanted
-            ]
-        if around.release < SIDECARS_SINCE:
-            # The older releases compare the names of init containers once among themselves and once with all others.
-            yield from _repeated(name, own, place)
 
 
 _NOT_FOR_A_LOOK: Final = ("ports", "resources", *handlers.PROBES, "lifecycle", "restartPolicy", "resizePolicy")

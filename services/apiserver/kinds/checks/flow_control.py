@@ -17,17 +17,21 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     ListCheck,
+    Rule,
     Rules,
     choice,
     each,
     inside,
     number,
+    only_if,
     text,
     unique,
+    unwanted,
 )
 
 EXEMPT: Final = "exempt"
 """The one schema of the first precedence, and the one level without limits."""
+_CATCH_ALL: Final = "catch-all"
 _LAST_PRECEDENCE: Final = 10_000
 _MOST_QUEUES: Final = 10_000_000
 _HASH_BITS: Final = 60
@@ -61,11 +65,54 @@ SCHEMA_DEFAULTS: Final = {"spec": {"": where_zero(matchingPrecedence=1000)}}
 LEVEL_DEFAULTS: Final = {
     "spec": {
         "limited?": {
-            "": where_zero(assuredConcurrencyShares=30),
+            "nominalConcurrencyShares": 30,
+            "lendablePercent": 0,
             "limitResponse?": {"queuing?": {"": where_zero(handSize=8, queues=64, queueLengthLimit=50)}},
-        }
+        },
+        "exempt?": {"nominalConcurrencyShares": 0, "lendablePercent": 0},
     }
 }
+
+
+def _mandatory(level: str, precedence: int, groups: tuple[str, ...], **method: Any) -> dict[str, Any]:
+    """The spec of a schema that takes every request of some groups."""
+    every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
+    rule = {
+        "subjects": [{"kind": "Group", "group": {"name": name}} for name in groups],
+        "resourceRules": [every],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }
+    level_of = {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence}
+    return {**level_of, **method, "rules": [rule]}
+
+
+_FIXED_SCHEMAS: Final = {
+    EXEMPT: _mandatory(EXEMPT, 1, ("system:masters",)),
+    _CATCH_ALL: _mandatory(
+        _CATCH_ALL,
+        _LAST_PRECEDENCE,
+        ("system:unauthenticated", "system:authenticated"),
+        distinguisherMethod={"type": "ByUser"},
+    ),
+}
+_LIMITED: Final = {"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}}
+_FIXED_LEVELS: Final = {EXEMPT: {"type": "Exempt"}, _CATCH_ALL: {"type": "Limited", "limited": _LIMITED}}
+
+
+def fixed_schema(name: str, spec: Any) -> list[FieldError]:
+    """Return an error where a schema that every server has is not what it has to be."""
+    if spec == _FIXED_SCHEMAS.get(name, spec):
+        return []
+    return [invalid("spec", spec, f"spec of '{name}' must equal the fixed value")]
+
+
+def fixed_level(name: str, spec: Any) -> list[FieldError]:
+    """Return an error where a level that every server has is not what it has to be, but for what it lends."""
+    free = {key: value for key, value in spec.items() if key != "exempt"} if name == EXEMPT else spec
+    if free == _FIXED_LEVELS.get(name, free):
+        return []
+    but = " except the 'spec.exempt' field" if name == EXEMPT else ""
+    return [invalid("spec", spec, f"spec of '{name}'{but} must equal the fixed value")]
 
 
 def _listed(name: str, missing: str, others: str, members: Callable[[list[str], str], list[FieldError]]) -> ListCheck:
@@ -220,7 +267,7 @@ def _hands(queuing: Any, path: str) -> list[FieldError]:
     return found
 
 
-def _member(name: str, kind: str, missing: str, several: str, *rules: ListCheck) -> ListCheck:
+def _member(name: str, kind: str, missing: str, several: str, *rules: Rule) -> ListCheck:
     """A field that is there if and only if the object is of a type."""
 
     def check(value: Any, path: str) -> list[FieldError]:
@@ -236,6 +283,10 @@ def _member(name: str, kind: str, missing: str, several: str, *rules: ListCheck)
 
 
 _OTHERS: Final = {"Limited": ("Exempt",), "Queue": ("Reject",)}
+_SHARES: Rules = (
+    number("nominalConcurrencyShares", 0, detail="must be a non-negative integer"),
+    number("lendablePercent", 0, 100),
+)
 _RESPONSE: Rules = (
     choice("type", ("Queue", "Reject"), blank=True),
     _member(
@@ -254,7 +305,10 @@ LEVEL_SPEC: Rules = (
         "Limited",
         "must not be empty when type is Limited",
         "must be nil if the type is not Limited",
-        number("assuredConcurrencyShares", 1, detail=_POSITIVE, absent=0),
+        *_SHARES,
         inside("limitResponse", *_RESPONSE, absent={}),
+        number("borrowingLimitPercent", 0, detail="if specified, must be a non-negative integer"),
     ),
+    only_if(lambda spec: spec.get("type") == "Exempt", inside("exempt", *_SHARES)),
+    unwanted("exempt", "must be nil if the type is Limited", lambda spec: spec.get("type") == "Limited"),
 )

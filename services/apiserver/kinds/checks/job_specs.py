@@ -29,9 +29,6 @@ from services._rules.kubernetes.validation.field_rules import (
     repeated,
 )
 
-INDEXES_SINCE: Final = 22  # the first minor release with jobs whose pods have numbers, and with jobs that wait
-REPLACED_SINCE: Final = 29  # the first one that says when pods that end are replaced
-_WAITING_SINCE: Final = 23  # the first one in which the pods of a job that waits may be directed elsewhere
 _MOST_NUMBERED: Final = 100_000
 _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
@@ -127,7 +124,7 @@ def _success_rule(rule: Manifest, path: str, completions: int) -> Errors:
     indexes, count, field = rule.get("succeededIndexes"), rule.get("succeededCount"), f"{path}.succeededCount"
     if indexes is None and count is None:
         yield required(path, "at least one of succeededCount or succeededIndexes must be specified")
-    total, problem = _indexes(indexes or "", completions)
+    total, problem = parsed_indexes(indexes or "", completions)
     if problem:
         yield invalid(f"{path}.succeededIndexes", indexes, f"error parsing succeededIndexes: {problem}")
     if count is None:
@@ -142,7 +139,7 @@ def _success_rule(rule: Manifest, path: str, completions: int) -> Errors:
         yield invalid(field, count, f"{text} {total} ({where})")
 
 
-def _indexes(text: str, completions: int) -> tuple[int, str]:
+def parsed_indexes(text: str, completions: int) -> tuple[int, str]:
     """Return how many indexes a text such as `0,2-4` names, 0 with a problem where it is no such text."""
     total, last = 0, -1
     for part in text.split(",") if text else ():
@@ -220,11 +217,11 @@ def completions(new: Manifest, old: Manifest, path: str) -> list[FieldError]:
     return [invalid(field, wanted, f"can only be modified in tandem with {path}.parallelism")]
 
 
-def template(new: Manifest, old: Manifest, path: str, release: int) -> list[FieldError]:
+def template(new: Manifest, old: Manifest, path: str) -> list[FieldError]:
     """Return an error when the template changed, but for where its pods go while the Job has never run."""
     wanted, before = new["spec"].get("template") or {}, old["spec"].get("template") or {}
     waits = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
-    if wanted == before or not waits or release < _WAITING_SINCE:
+    if wanted == before or not waits:
         return immutable(f"{path}.template", wanted, before)
     return immutable(f"{path}.template", _undirected(wanted), _undirected(before), wanted)
 

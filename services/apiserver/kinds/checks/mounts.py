@@ -18,7 +18,6 @@ from services._rules.kubernetes.validation.field_errors import (
 
 _PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE: Final = ("Disabled", "Enabled", "IfPossible")
-_BLOCK_TEMPLATES_SINCE: Final = 23  # the first minor release in which a volume made of a template can be a device
 
 
 def no_dots(path: str, field: str) -> list[FieldError]:
@@ -32,7 +31,7 @@ def descending(path: str, field: str) -> list[FieldError]:
     return found + no_dots(path, field)
 
 
-def mounted(container: Manifest, place: str, volumes: Mapping[str, Manifest], release: int) -> list[FieldError]:
+def mounted(container: Manifest, place: str, volumes: Mapping[str, Manifest]) -> list[FieldError]:
     """Return what is wrong with the mounts and devices of a container in a pod with these volumes."""
     mounts, devices = container.get("volumeMounts") or [], container.get("volumeDevices") or []
     found: list[FieldError] = []
@@ -40,7 +39,7 @@ def mounted(container: Manifest, place: str, volumes: Mapping[str, Manifest], re
         found += _mounts(mounts, devices, f"{place}.volumeMounts", volumes)
         found += [error for mount in mounts for error in _manner(mount, container, f"{place}.volumeMounts")]
     if devices:
-        found += _devices(devices, mounts, f"{place}.volumeDevices", volumes, release)
+        found += _devices(devices, mounts, f"{place}.volumeDevices", volumes)
     return found
 
 
@@ -93,13 +92,10 @@ def _recursive(mount: Manifest, field: str) -> Errors:
             yield forbidden(field, "may only be specified when mountPropagation is None or not specified")
 
 
-def _devices(
-    devices: list[Manifest], mounts: list[Manifest], place: str, volumes: Mapping[str, Manifest], release: int
-) -> Errors:
+def _devices(devices: list[Manifest], mounts: list[Manifest], place: str, volumes: Mapping[str, Manifest]) -> Errors:
     names: set[str] = set()
     paths: set[str] = set()
     taken = {item.get("name", ""): item.get("mountPath", "") for item in mounts}
-    with_template = release >= _BLOCK_TEMPLATES_SINCE
     for index, device in enumerate(devices):
         name, path, field = device.get("name", ""), device.get("devicePath", ""), f"{place}[{index}]"
         if not name:
@@ -109,9 +105,9 @@ def _devices(
         volume = volumes.get(name)
         if volume is None:
             yield not_found(f"{field}.name", name)
-        elif "persistentVolumeClaim" not in volume and not (with_template and "ephemeral" in volume):
-            kinds = "PersistentVolumeClaim or Ephemeral" if with_template else "PersistentVolumeClaim"
-            yield invalid(f"{field}.name", name, f"can only use volume source type of {kinds} for block mode")
+        elif "persistentVolumeClaim" not in volume and "ephemeral" not in volume:
+            text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield invalid(f"{field}.name", name, text)
         if not path:
             yield required(f"{field}.devicePath")
         if path in paths:

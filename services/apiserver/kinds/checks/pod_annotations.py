@@ -18,27 +18,26 @@ SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _OF_NODES = "localhost/"
 _DEFAULTS = ("runtime/default", "docker/default")
-_COST_SINCE = 22  # the first minor release that reads the annotation
 _MEANINGFUL = (_MIRROR, _TOLERATIONS, _COST, SECCOMP_POD, SECCOMP_CONTAINER, _APP_ARMOR)
 _PARTS = ("initContainers", "containers", "ephemeralContainers")
 
 
-def meaningful(values: dict[str, str], spec: Manifest, field: str, release: int) -> list[FieldError]:
+def meaningful(values: dict[str, str], spec: Manifest, field: str) -> list[FieldError]:
     """Return what is wrong with the annotations of a pod or template with that spec."""
     found: list[FieldError] = []
     for key, value in values.items():
         if key.startswith(_MEANINGFUL):
-            found += _annotation(key, value, spec, field, release)
+            found += _annotation(key, value, spec, field)
     return found
 
 
-def _annotation(key: str, value: str, spec: Manifest, field: str, release: int) -> Errors:
+def _annotation(key: str, value: str, spec: Manifest, field: str) -> Errors:
     place = f"{field}[{key}]"
     if key == _MIRROR and not spec.get("nodeName"):
         yield invalid(place, value, "must set spec.nodeName if mirror pod annotation is set")
     elif key == _TOLERATIONS and value and not _is_list(value):
         yield invalid(field, _TOLERATIONS, "is not a list of tolerations")
-    elif key == _COST and release >= _COST_SINCE and not _is_cost(value):
+    elif key == _COST and not _is_cost(value):
         yield invalid(place, value, "must be a 32bit integer")
     elif key == SECCOMP_POD or key.startswith(SECCOMP_CONTAINER):
         yield from _seccomp(value, f"{field}.{key}")
@@ -86,7 +85,7 @@ def seccomp_fields(values: dict[str, str], spec: Manifest, field: str) -> Errors
         said = values.get(key)
         if profile is None or said is None:
             continue
-        place, wanted = f"{field}{place}.securityContext.seccompProfile", profile_text(profile)
+        place, wanted = f"{field}{place}.securityContext.seccompProfile", _profile_text(profile)
         local = profile.get("type") == "Localhost"
         if (said in _DEFAULTS and wanted in _DEFAULTS) or said == wanted or profile.get("type") not in _TEXTS:
             continue
@@ -99,34 +98,12 @@ def seccomp_fields(values: dict[str, str], spec: Manifest, field: str) -> Errors
 _TEXTS = {"Unconfined": "unconfined", "RuntimeDefault": _DEFAULTS[0], "Localhost": _OF_NODES}
 
 
-def profile_text(profile: Manifest) -> str:
+def _profile_text(profile: Manifest) -> str:
     """Return what a seccomp profile is called in an annotation; empty for one that has no name there."""
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
     if kind == "Localhost":
         return "" if local is None else f"{_OF_NODES}{local}"
     return _TEXTS.get(kind, "")
-
-
-def _profile_of(text: str) -> Manifest | None:
-    if text in _DEFAULTS:
-        return {"type": "RuntimeDefault"}
-    if text == "unconfined":
-        return {"type": "Unconfined"}
-    local = text.removeprefix(_OF_NODES)
-    return {"type": "Localhost", "localhostProfile": local} if local and local != text else None
-
-
-def synchronise(pod: Manifest) -> None:
-    """Give each seccomp profile of a pod its annotation, and each annotation its field, as older releases do."""
-    spec, values = pod["spec"], pod["metadata"].get("annotations") or {}
-    for key, _, holder in _profiles(spec):
-        profile = (holder.get("securityContext") or {}).get("seccompProfile")
-        said = values.get(key)
-        if profile is not None and said is None:
-            if text := profile_text(profile):
-                values = pod["metadata"]["annotations"] = {**values, key: text}
-        elif said is not None and profile is None and (made := _profile_of(said)):
-            holder["securityContext"] = {**(holder.get("securityContext") or {}), "seccompProfile": made}
 
 
 def changed(new: dict[str, str], old: dict[str, str], field: str) -> Errors:

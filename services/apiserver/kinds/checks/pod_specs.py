@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from schemas.manifest import Manifest
@@ -39,26 +38,20 @@ from services.apiserver.kinds.checks import volumes as volume_checks
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_DEADLINE = 2**31 - 1
 _NAMESERVERS: Final = 3
-_MORE_SEARCHES_SINCE: Final = 26  # the first minor release with longer lists of search paths
-_LENIENT_SEARCHES_SINCE: Final = 33  # the first one that takes underscores in search paths, and the root alone
-_NUMBERED_ALIASES_SINCE: Final = 28  # the first one whose errors number the aliases of a host
-SECCOMP_FIELDS_ONLY_SINCE: Final = 27
-"""The first minor release that does not keep the annotations of seccomp profiles in step with the fields."""
+_SEARCHES: Final = 32
+_SEARCHES_LENGTH: Final = 2048
 
 
-def _containers(release: int) -> Check:
-    def check(value: Manifest, field: str) -> Errors:
-        known, found = volume_checks.volumes(value, field)
-        yield from found
-        around = container_checks.Around(known, value.get("terminationGracePeriodSeconds"), release)
-        items, first = value.get("containers") or [], value.get("initContainers")
-        yield from container_checks.containers(items, around, f"{field}.containers")
-        if first:
-            yield from container_checks.init_containers(first, items, around, f"{field}.initContainers")
-        if value.get("ephemeralContainers"):
-            yield from container_checks.ephemeral_containers(value, around, f"{field}.ephemeralContainers")
-
-    return check
+def _containers(value: Manifest, field: str) -> Errors:
+    known, found = volume_checks.volumes(value, field)
+    yield from found
+    around = container_checks.Around(known, value.get("terminationGracePeriodSeconds"))
+    items, first = value.get("containers") or [], value.get("initContainers")
+    yield from container_checks.containers(items, around, f"{field}.containers")
+    if first:
+        yield from container_checks.init_containers(first, items, around, f"{field}.initContainers")
+    if value.get("ephemeralContainers"):
+        yield from container_checks.ephemeral_containers(value, around, f"{field}.ephemeralContainers")
 
 
 def _without_underscores(path: str) -> str:
@@ -66,46 +59,38 @@ def _without_underscores(path: str) -> str:
     return ".".join(part.removeprefix("_").replace("_", "-") for part in path.split("."))
 
 
-def _search(release: int) -> Check:
-    lenient = release >= _LENIENT_SEARCHES_SINCE
-
-    def check(value: str, field: str) -> list[FieldError]:
-        path = value.removesuffix(".")
-        if lenient and (value == "." or not names.subdomain(_without_underscores(path))):
-            return []
-        return [invalid(field, path, message) for message in names.subdomain(path)]
-
-    return check
+def _search(value: str, field: str) -> list[FieldError]:
+    path = value.removesuffix(".")
+    if value == "." or not names.subdomain(_without_underscores(path)):
+        return []
+    return [invalid(field, path, message) for message in names.subdomain(path)]
 
 
 _address = valid(parsed, "must be valid IP address")
 _OPTIONS = each("options", lambda option, field: [] if option.get("name") else [required(field, "must not be empty")])
 
 
-def _dns(release: int) -> Check:
-    most, longest = (32, 2048) if release >= _MORE_SEARCHES_SINCE else (6, 256)
-    lists = (each("nameservers", _address), each("searches", _search(release)), _OPTIONS)
+_DNS_LISTS = (each("nameservers", _address), each("searches", _search), _OPTIONS)
 
-    def check(value: Manifest, path: str) -> list[FieldError]:
-        config, own, field = value.get("dnsConfig"), value.get("dnsPolicy") == "None", f"{path}.dnsConfig"
-        if config is None:
-            return [required(field, "must provide `dnsConfig` when `dnsPolicy` is None")] if own else []
-        servers, searches = config.get("nameservers") or (), config.get("searches") or ()
-        if own and not servers:
-            message = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            return [required(f"{field}.nameservers", message)]
-        found: list[FieldError] = []
-        if len(servers) > _NAMESERVERS:
-            message = f"must not have more than {_NAMESERVERS} nameservers"
-            found.append(invalid(f"{field}.nameservers", servers, message))
-        if len(searches) > most:
-            found.append(invalid(f"{field}.searches", searches, f"must not have more than {most} search paths"))
-        if len(" ".join(searches)) > longest:
-            message = f"must not have more than {longest} characters (including spaces) in the search list"
-            found.append(invalid(f"{field}.searches", searches, message))
-        return found + apply(lists, config, field)
 
-    return check
+def _dns(value: Manifest, path: str) -> list[FieldError]:
+    config, own, field = value.get("dnsConfig"), value.get("dnsPolicy") == "None", f"{path}.dnsConfig"
+    if config is None:
+        return [required(field, "must provide `dnsConfig` when `dnsPolicy` is None")] if own else []
+    servers, searches = config.get("nameservers") or (), config.get("searches") or ()
+    if own and not servers:
+        message = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        return [required(f"{field}.nameservers", message)]
+    found: list[FieldError] = []
+    if len(servers) > _NAMESERVERS:
+        message = f"must not have more than {_NAMESERVERS} nameservers"
+        found.append(invalid(f"{field}.nameservers", servers, message))
+    if len(searches) > _SEARCHES:
+        found.append(invalid(f"{field}.searches", searches, f"must not have more than {_SEARCHES} search paths"))
+    if len(" ".join(searches)) > _SEARCHES_LENGTH:
+        message = f"must not have more than {_SEARCHES_LENGTH} characters (including spaces) in the search list"
+        found.append(invalid(f"{field}.searches", searches, message))
+    return found + apply(_DNS_LISTS, config, field)
 
 
 def _toleration(item: Manifest, field: str) -> Errors:
@@ -132,19 +117,11 @@ def _toleration(item: Manifest, field: str) -> Errors:
 TOLERATIONS = each("tolerations", _toleration, choice("effect", EFFECTS))
 
 
-def _host_aliases(release: int) -> Check:
-    def check(value: Manifest, path: str) -> list[FieldError]:
-        found: list[FieldError] = []
-        for index, alias in enumerate(value.get("hostAliases") or ()):
-            newer = release >= _NUMBERED_ALIASES_SINCE
-            field = f"{path}.hostAliases[{index}]" if newer else f"{path}.hostAliases"
-            found += _address(alias.get("ip", ""), f"{field}.ip")
-            for position, name in enumerate(alias.get("hostnames") or ()):
-                place = f"{field}.hostnames[{position}]" if newer else f"{field}.hostnames"
-                found += [invalid(place, name, message) for message in names.subdomain(name)]
-        return found
-
-    return check
+_HOST_ALIASES = each(
+    "hostAliases",
+    lambda alias, field: _address(alias.get("ip", ""), f"{field}.ip"),
+    each("hostnames", formed(names.subdomain)),
+)
 
 
 def _gates(gates: list[Manifest], path: str) -> Errors:
@@ -178,60 +155,52 @@ def _one_claim(claim: Manifest, path: str) -> Errors:
             yield invalid(path, claim, f"at most one of {shown} may be specified")
 
 
-@lru_cache(maxsize=8)
-def rules(release: int) -> Rules:
-    """Return the rules of a pod spec, as a release has them."""
-    return (
-        _containers(release),
-        choice("restartPolicy", ("Always", "OnFailure", "Never"), need=""),
-        choice("dnsPolicy", ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"), need=""),
-        inside("nodeSelector", meta.labels),
-        lambda value, field: security_contexts.pod(value, field, release),
-        inside("affinity", *affinities.affinity(release)),
-        _dns(release),
-        each("readinessGates", text("conditionType", names.qualified, blank=True)),
-        inside("schedulingGates", _gates),
-        *affinities.spread(release),
-        text("serviceAccountName", names.subdomain),
-        text("nodeName", names.subdomain),
-        number("activeDeadlineSeconds", 1, MAX_DEADLINE),
-        text("hostname", names.label),
-        text("subdomain", names.label),
-        inside("hostnameOverride", _hostname),
-        TOLERATIONS,
-        _host_aliases(release),
-        text("priorityClassName", names.subdomain),
-        inside("runtimeClassName", formed(names.subdomain)),
-        choice("preemptionPolicy", ("PreemptLowerPriority", "Never")),
-        inside("overhead", resource_checks.amounts),
-        inside("os", choice("name", ("linux", "windows"), need="")),
-        each("resourceClaims", text("name", names.label, need=""), unique("name"), _one_claim),
-    )
+RULES: Final[Rules] = (
+    _containers,
+    choice("restartPolicy", ("Always", "OnFailure", "Never"), need=""),
+    choice("dnsPolicy", ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"), need=""),
+    inside("nodeSelector", meta.labels),
+    security_contexts.pod,
+    inside("affinity", *affinities.AFFINITY),
+    _dns,
+    each("readinessGates", text("conditionType", names.qualified, blank=True)),
+    inside("schedulingGates", _gates),
+    *affinities.SPREAD,
+    text("serviceAccountName", names.subdomain),
+    text("nodeName", names.subdomain),
+    number("activeDeadlineSeconds", 1, MAX_DEADLINE),
+    text("hostname", names.label),
+    text("subdomain", names.label),
+    inside("hostnameOverride", _hostname),
+    TOLERATIONS,
+    _HOST_ALIASES,
+    text("priorityClassName", names.subdomain),
+    inside("runtimeClassName", formed(names.subdomain)),
+    choice("preemptionPolicy", ("PreemptLowerPriority", "Never")),
+    inside("overhead", resource_checks.amounts),
+    inside("os", choice("name", ("linux", "windows"), need="")),
+    each("resourceClaims", text("name", names.label, need=""), unique("name"), _one_claim),
+)
+"""The rules of a pod spec."""
 
 
 _TRIMMED = each("containers", container_checks.TRIMMED_IMAGE), each("initContainers", container_checks.TRIMMED_IMAGE)
 
 
-def _annotated(obj: Manifest, field: str, release: int) -> list[FieldError]:
+def _annotated(obj: Manifest, field: str) -> list[FieldError]:
     values = (obj.get("metadata") or {}).get("annotations")
-    return pod_annotations.meaningful(values, obj.get("spec") or {}, field, release) if values else []
+    return pod_annotations.meaningful(values, obj.get("spec") or {}, field) if values else []
 
 
-@lru_cache(maxsize=8)
-def pod(release: int) -> Rules:
-    """Return the rules of a pod, on its making and on every later change."""
-    spec = inside("spec", *rules(release), *_TRIMMED, volume_checks.tokens_without_account, absent={})
-    return (lambda obj, _: _annotated(obj, "metadata.annotations", release), spec)
+POD: Final[Rules] = (
+    lambda obj, _: _annotated(obj, "metadata.annotations"),
+    inside("spec", *RULES, *_TRIMMED, volume_checks.tokens_without_account, absent={}),
+)
+"""The rules of a pod, on its making and on every later change."""
 
 
-@lru_cache(maxsize=8)
-def new_pod(release: int) -> Rules:
-    """Return the rules of a pod on its making."""
-
-    def seccomp(obj: Manifest, _: str) -> Errors:
-        yield from pod_annotations.seccomp_fields(obj["metadata"].get("annotations") or {}, obj["spec"], "spec")
-
-    return (*pod(release), inside("spec", _no_ephemeral("cannot be set on create"), _unassigned), seccomp)
+def _seccomp(obj: Manifest, _: str) -> Errors:
+    yield from pod_annotations.seccomp_fields(obj["metadata"].get("annotations") or {}, obj["spec"], "spec")
 
 
 def _unassigned(value: Manifest, field: str) -> Errors:
@@ -257,18 +226,17 @@ def _template_seccomp(value: Manifest, field: str) -> Errors:
 _TEMPLATE_METADATA = (inside("labels", meta.labels), inside("annotations", meta.annotations))
 
 
-def template_metadata(release: int) -> Check:
-    """Rule of the labels and annotations of a pod template, whose errors leave out `metadata`."""
-
-    def check(value: Manifest, field: str) -> list[FieldError]:
-        found = apply(_TEMPLATE_METADATA, value.get("metadata") or {}, field)
-        return found + _annotated(value, f"{field}.annotations", release)
-
-    return check
+def template_metadata(value: Manifest, field: str) -> list[FieldError]:
+    """Return what is wrong with the labels and annotations of a pod template; the errors leave out `metadata`."""
+    found = apply(_TEMPLATE_METADATA, value.get("metadata") or {}, field)
+    return found + _annotated(value, f"{field}.annotations")
 
 
-@lru_cache(maxsize=8)
-def template(release: int) -> Rules:
-    """Return the rules of a pod template, as a release has them."""
-    no_more = _no_ephemeral("ephemeral containers not allowed in pod template")
-    return (template_metadata(release), inside("spec", *rules(release), no_more, absent={}), _template_seccomp)
+NEW_POD: Final[Rules] = (*POD, inside("spec", _no_ephemeral("cannot be set on create"), _unassigned), _seccomp)
+"""The rules of a pod on its making."""
+TEMPLATE: Final[Rules] = (
+    template_metadata,
+    inside("spec", *RULES, _no_ephemeral("ephemeral containers not allowed in pod template"), absent={}),
+    _template_seccomp,
+)
+"""The rules of a pod template."""

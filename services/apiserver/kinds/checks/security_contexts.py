@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from schemas.manifest import Manifest
@@ -17,7 +16,6 @@ from services._rules.kubernetes.validation.field_errors import (
     too_long,
 )
 from services._rules.kubernetes.validation.field_rules import (
-    Check,
     Rules,
     apply,
     choice,
@@ -36,10 +34,9 @@ _HIGHEST: Final = 2**31 - 1
 _IN_RANGE: Final = f"must be between 0 and {_HIGHEST}, inclusive"
 _SYSCTL_LENGTH: Final = 253
 _SYSCTL_PART: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL: Final = f"({_SYSCTL_PART}\\.)*{_SYSCTL_PART}"
-_SYSCTL_WITH_SLASHES: Final = f"^({_SYSCTL_PART}[\\./])*{_SYSCTL_PART}$"
-_SLASHES_SINCE: Final = 24  # the first minor release in which a sysctl's name may be written with slashes
-_PORTS_OF_HOST_SINCE: Final = 28  # the first one that blames the port of the host where it is not the container's
+_SYSCTL: Final = f"^({_SYSCTL_PART}[\\./])*{_SYSCTL_PART}$"
+_SYSCTL_TEXT: Final = f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL}"
+_is_sysctl: Final = re.compile(_SYSCTL).fullmatch
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROFILE_LENGTH: Final = 4095
 
@@ -99,39 +96,34 @@ CONTAINER: Rules = (
 )
 
 
-def _sysctl(release: int) -> Check:
-    pattern = _SYSCTL_WITH_SLASHES if release >= _SLASHES_SINCE else _SYSCTL
-    matches = re.compile(pattern).fullmatch
-    texts = [f"must have at most {_SYSCTL_LENGTH} characters and match regex {pattern}"]
-    return text("name", lambda name: [] if len(name) <= _SYSCTL_LENGTH and matches(name) else texts, need="")
+def _sysctl(name: str) -> list[str]:
+    return [] if len(name) <= _SYSCTL_LENGTH and _is_sysctl(name) else [_SYSCTL_TEXT]
 
 
-@lru_cache(maxsize=8)
-def _of_pod(release: int) -> Rules:
-    return (
-        *(number(name, 0, _HIGHEST, _IN_RANGE) for name in ("fsGroup", "runAsUser", "runAsGroup")),
-        each("supplementalGroups", valid(lambda group: 0 <= group <= _HIGHEST, _IN_RANGE)),
-        each(
-            "sysctls",
-            _sysctl(release),
-            distinct(
-                lambda item: item.get("name") or None,
-                lambda item, field: duplicate(f"{field}.name", item["name"]),
-            ),
+_OF_POD: Final[Rules] = (
+    *(number(name, 0, _HIGHEST, _IN_RANGE) for name in ("fsGroup", "runAsUser", "runAsGroup")),
+    each("supplementalGroups", valid(lambda group: 0 <= group <= _HIGHEST, _IN_RANGE)),
+    each(
+        "sysctls",
+        text("name", _sysctl, need=""),
+        distinct(
+            lambda item: item.get("name") or None,
+            lambda item, field: duplicate(f"{field}.name", item["name"]),
         ),
-        choice("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
-        choice("supplementalGroupsPolicy", ("Merge", "Strict")),
-        choice("seLinuxChangePolicy", ("MountOption", "Recursive")),
-        _SECCOMP,
-        _APP_ARMOR,
-        WINDOWS,
-    )
+    ),
+    choice("fsGroupChangePolicy", ("Always", "OnRootMismatch")),
+    choice("supplementalGroupsPolicy", ("Merge", "Strict")),
+    choice("seLinuxChangePolicy", ("MountOption", "Recursive")),
+    _SECCOMP,
+    _APP_ARMOR,
+    WINDOWS,
+)
 
 
-def pod(value: Manifest, field: str, release: int) -> list[FieldError]:
+def pod(value: Manifest, field: str) -> list[FieldError]:
     """Return what is wrong with the security context of a pod spec, `field` being the place of the spec."""
     context, place = value.get("securityContext"), f"{field}.securityContext"
-    found = _host_network(value, field, release) if value.get("hostNetwork") else []
+    found = _host_network(value, field) if value.get("hostNetwork") else []
     if value.get("shareProcessNamespace") and value.get("hostPID"):
         message = "ShareProcessNamespace and HostPID cannot both be enabled"
         found.append(invalid(f"{place}.shareProcessNamespace", True, message))
@@ -139,17 +131,15 @@ def pod(value: Manifest, field: str, release: int) -> list[FieldError]:
         names = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
         unwanted = [shown for name, shown in names.items() if value.get(name)]
         found += [forbidden(f"{field}.{shown}", "when `pod.Spec.HostUsers` is false") for shown in unwanted]
-    return found + apply(_of_pod(release), context, place) if context else found
+    return found + apply(_OF_POD, context, place) if context else found
 
 
-def _host_network(value: Manifest, field: str, release: int) -> list[FieldError]:
-    newer = release >= _PORTS_OF_HOST_SINCE
-    blamed, other = ("hostPort", "containerPort") if newer else ("containerPort", "hostPort")
+def _host_network(value: Manifest, field: str) -> list[FieldError]:
     return [
         invalid(
-            f"{field}.containers[{index}].ports[{position}].{blamed}",
-            port.get(blamed, 0),
-            f"must match `{other}` when `hostNetwork` is true",
+            f"{field}.containers[{index}].ports[{position}].hostPort",
+            port.get("hostPort", 0),
+            "must match `containerPort` when `hostNetwork` is true",
         )
         for index, item in enumerate(value.get("containers") or [])
         for position, port in enumerate(item.get("ports") or [])

@@ -90,15 +90,31 @@ def is_known(name: str) -> bool:
 
 # Reading a body.
 
-Read = Callable[[Field, Any, list[str]], Any]
+
+class _Place(list[str]):
+    """The way from an object to where its reading is, and the paths of the unknown fields on it so far."""
+
+    __slots__ = ("unknown",)
+
+    def __init__(self, path: list[str]) -> None:
+        super().__init__(path)
+        self.unknown: list[str] = []
 
 
-def normalise(name: str, obj: Any, path: list[str] | None = None) -> None:
-    """Bring an object of that definition into canonical form, in place; raises ShapeError."""
-    _struct(definition(name), obj, path or [])
+Read = Callable[[Field, Any, _Place], Any]
 
 
-def _struct(shape: Definition, obj: Any, path: list[str]) -> None:
+def normalise(name: str, obj: Any, path: list[str] | None = None) -> list[str]:
+    """Bring an object of that definition into canonical form, in place, and return the paths of what it drops.
+
+    These are the fields that the definition does not know, in document order. Raises ShapeError.
+    """
+    place = _Place(path or [])
+    _struct(definition(name), obj, place)
+    return place.unknown
+
+
+def _struct(shape: Definition, obj: Any, path: _Place) -> None:
     if type(obj) is not dict:
         raise ShapeError(path, "an object", obj)
     fields = shape.fields
@@ -107,6 +123,8 @@ def _struct(shape: Definition, obj: Any, path: list[str]) -> None:
         value = obj[key]
         if field is None or value is None:
             del obj[key]
+            if field is None:
+                path.unknown.append(_join([*path, key]))
             continue
         code = field.code
         if code == "s" and type(value) is str and value:
@@ -140,7 +158,7 @@ def _zero(field: Field) -> Any:
 def _scalar(wanted: str, *types: type) -> Read:
     """Return what reads a value that is canonical as it is, of one of the types."""
 
-    def read(_: Field, value: Any, path: list[str]) -> Any:
+    def read(_: Field, value: Any, path: _Place) -> Any:
         if type(value) not in types:
             raise ShapeError(path, wanted, value)
         return value
@@ -151,7 +169,7 @@ def _scalar(wanted: str, *types: type) -> Read:
 _text_of_time = _scalar("a time", str)
 
 
-def _int(field: Field, value: Any, path: list[str]) -> int:
+def _int(field: Field, value: Any, path: _Place) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int:
@@ -164,7 +182,7 @@ def _int(field: Field, value: Any, path: list[str]) -> int:
     return value
 
 
-def _float(_: Field, value: Any, path: list[str]) -> float:
+def _float(_: Field, value: Any, path: _Place) -> float:
     if type(value) not in (int, float):
         raise ShapeError(path, "a number", value)
     if type(value) is int and abs(value) > _LARGEST_EXACT:
@@ -173,7 +191,7 @@ def _float(_: Field, value: Any, path: list[str]) -> float:
     return value  # type: ignore[no-any-return]
 
 
-def _time(field: Field, value: Any, path: list[str]) -> Any:
+def _time(field: Field, value: Any, path: _Place) -> Any:
     _text_of_time(field, value, path)
     if len(value) == 20 and value[-1] == "Z":
         _instant(value, path)
@@ -181,7 +199,7 @@ def _time(field: Field, value: Any, path: list[str]) -> Any:
     return _instant(value, path).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _instant(value: str, path: list[str]) -> datetime.datetime:
+def _instant(value: str, path: _Place) -> datetime.datetime:
     try:
         found = datetime.datetime.fromisoformat(value)
         if found.tzinfo is None:
@@ -191,7 +209,7 @@ def _instant(value: str, path: list[str]) -> datetime.datetime:
     return found.astimezone(datetime.UTC)
 
 
-def _micro_time(field: Field, value: Any, path: list[str]) -> str:
+def _micro_time(field: Field, value: Any, path: _Place) -> str:
     _text_of_time(field, value, path)
     if len(value) < 27 or value[19] != "." or not value[20:26].isdigit():
         raise ShapeError(path, "a time such as 2006-01-02T15:04:05.000000Z", value)
@@ -201,7 +219,7 @@ def _micro_time(field: Field, value: Any, path: list[str]) -> str:
 _text_of_bytes = _scalar("a base64 string", str)
 
 
-def _bytes(field: Field, value: Any, path: list[str]) -> str:
+def _bytes(field: Field, value: Any, path: _Place) -> str:
     _text_of_bytes(field, value, path)
     for text in (value, value.replace("\n", "").replace("\r", "")):
         try:
@@ -212,7 +230,7 @@ def _bytes(field: Field, value: Any, path: list[str]) -> str:
     raise ShapeError(path, "a base64 string", value)
 
 
-def _quantity(_: Field, value: Any, path: list[str]) -> str:
+def _quantity(_: Field, value: Any, path: _Place) -> str:
     if type(value) not in (str, int, float):
         raise ShapeError(path, "a quantity", value)
     try:
@@ -237,7 +255,7 @@ def canonical_quantity(text: str) -> str:
     return str(Quantity(found.nano, found.format))
 
 
-def _object(field: Field, value: Any, path: list[str]) -> Any:
+def _object(field: Field, value: Any, path: _Place) -> Any:
     _struct(definition(field.ref), value, path)
     return value
 
@@ -247,7 +265,7 @@ def _nothing(element: Field) -> Any:
     return "" if element.code == "y" else _zero(element)
 
 
-def _list(field: Field, value: Any, path: list[str]) -> Any:
+def _list(field: Field, value: Any, path: _Place) -> Any:
     if type(value) is not list:
         raise ShapeError(path, "a list", value)
     element = field.element
@@ -263,7 +281,7 @@ def _list(field: Field, value: Any, path: list[str]) -> Any:
     return value
 
 
-def _map(field: Field, value: Any, path: list[str]) -> Any:
+def _map(field: Field, value: Any, path: _Place) -> Any:
     if type(value) is not dict:
         raise ShapeError(path, "an object", value)
     element = field.element
@@ -281,7 +299,7 @@ def _map(field: Field, value: Any, path: list[str]) -> Any:
 _as_int_or_text = _scalar("a whole number or a string", str, int)
 
 
-def _int_or_text(field: Field, value: Any, path: list[str]) -> Any:
+def _int_or_text(field: Field, value: Any, path: _Place) -> Any:
     limit = _INT_LIMITS["i"]
     if type(value) is int and not -limit <= value < limit:
         detail = f"json: cannot unmarshal number {value} into Go value of type int32"
@@ -309,7 +327,7 @@ _READ: dict[str, Read] = {
 
 def read_scalar(field: Field, value: Any) -> Any:
     """Return the canonical form of one value; raises ShapeError."""
-    return _READ[field.code](field, value, [field.name])
+    return _READ[field.code](field, value, _Place([field.name]))
 
 
 # Unknown fields.

@@ -37,7 +37,7 @@ from services.apiserver.kinds.checks.expressions import webhook_conditions
 from services.apiserver.kinds.kind_model import Resource
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-SIDE_EFFECTS = {"v1": ("None", "NoneOnDryRun"), "v1beta1": ("None", "NoneOnDryRun", "Some", "Unknown")}
+SIDE_EFFECTS = ("None", "NoneOnDryRun")
 REVIEW_VERSIONS = ("v1", "v1beta1")
 _ONE_VERSION = f"one of {', '.join(REVIEW_VERSIONS)}"
 _SERVICE_PORT = {"service?": {"port": 443}}
@@ -176,9 +176,21 @@ def _review_versions(hook: Manifest, path: str) -> list[FieldError]:
     return found
 
 
-def _beta_review_version(hook: Manifest) -> None:
-    if not hook.get("admissionReviewVersions"):
-        hook["admissionReviewVersions"] = ["v1beta1"]
+_HOOK: Rules = (
+    text("name", names.fully_qualified, need=""),
+    inside("namespaceSelector", label_selector),
+    inside("objectSelector", label_selector),
+    each("rules", *ADMISSION_RULE),
+    choice("failurePolicy", ("Fail", "Ignore")),
+    choice("matchPolicy", ("Equivalent", "Exact")),
+    choice("reinvocationPolicy", ("IfNeeded", "Never")),
+    choice("sideEffects", SIDE_EFFECTS, need=f"must specify one of {', '.join(SIDE_EFFECTS)}", blank=True),
+    number("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
+    inside("clientConfig", _client, absent={}),
+    _review_versions,
+    webhook_conditions,
+    unique("name", blank=True),
+)
 
 
 class WebhookConfiguration(BuiltinKind):
@@ -186,46 +198,23 @@ class WebhookConfiguration(BuiltinKind):
 
     generation = True
     unconditional_update = False
+    rules = (each("webhooks", *_HOOK),)
 
     @classmethod
     def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
-        """Return the defaults of a version; the beta fails open and needs less."""
-        stable = resource.version == "v1"
+        """Return the defaults; only a mutating webhook can be called again."""
         hook: dict[str, Any] = {
-            "failurePolicy": "Fail" if stable else "Ignore",
-            "matchPolicy": "Equivalent" if stable else "Exact",
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
             "namespaceSelector": {},
             "objectSelector": {},
-            "timeoutSeconds": 10 if stable else 30,
+            "timeoutSeconds": 10,
             "rules[]": {"scope": "*"},
             "clientConfig?": _SERVICE_PORT,
         }
-        if not stable:
-            hook |= {"sideEffects": "Unknown", "": _beta_review_version}
         if resource.kind.startswith("Mutating"):
             hook["reinvocationPolicy"] = "Never"
         return {"webhooks[]": hook}
-
-    @classmethod
-    def rules_of(cls, resource: Resource) -> Rules:
-        """Return the rules of a version; v1 has fewer side effects and no two webhooks of one name."""
-        effects = SIDE_EFFECTS[resource.version]
-        hook = (
-            text("name", names.fully_qualified, need=""),
-            inside("namespaceSelector", label_selector),
-            inside("objectSelector", label_selector),
-            each("rules", *ADMISSION_RULE),
-            choice("failurePolicy", ("Fail", "Ignore")),
-            choice("matchPolicy", ("Equivalent", "Exact")),
-            choice("reinvocationPolicy", ("IfNeeded", "Never")),
-            choice("sideEffects", effects, need=f"must specify one of {', '.join(effects)}", blank=True),
-            number("timeoutSeconds", 1, 30, "the timeout value must be between 1 and 30 seconds"),
-            inside("clientConfig", _client, absent={}),
-            _review_versions,
-            webhook_conditions,
-        )
-        different = (unique("name", blank=True),) if resource.version == "v1" else ()
-        return (each("webhooks", *hook, *different),)
 
 
 def _name_of_service(obj: Manifest, _: str) -> Errors:

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers; stored as autoscaling/v2, the older versions are views of it."""
+"""HorizontalPodAutoscalers; stored as autoscaling/v2, of which v1 is a view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from services.apiserver.kinds.defaults import Defaults
 from services.apiserver.kinds.kind_model import DecodeError
 
 CPU_PERCENT = 80
-_WELL_SPELLED_SINCE = 26
 METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 CURRENT = "autoscaling.alpha.kubernetes.io/current-metrics"
 CONDITIONS = "autoscaling.alpha.kubernetes.io/conditions"
@@ -101,19 +100,20 @@ def _group_of_target(spec: Manifest) -> str:
 
 
 class Autoscaler(BuiltinKind):
-    """autoscaling HorizontalPodAutoscaler in v1, v2, v2beta1 and v2beta2."""
+    """autoscaling HorizontalPodAutoscaler in v1 and v2."""
 
     spec_rules = metric_checks.sizes(need="")
     status_rules = counts(("currentReplicas", "desiredReplicas"))
 
-    def decode(self, obj: Manifest, raw: bytes | None = None) -> None:
+    def decode(self, obj: Manifest, raw: bytes | None = None) -> list[str]:
         """Read a body; what its annotations hold of a newer version is read too."""
         empty = _without_policies(obj)
-        super().decode(obj, raw)
+        unknown = super().decode(obj, raw)
         for direction in empty:
             obj["spec"]["behavior"][direction]["policies"] = []
         if self.resource.version == "v1":
             _read_annotations(obj["metadata"].get("annotations") or {})
+        return unknown
 
     def default(self, obj: Manifest) -> None:
         """Fill in the least number of replicas and the processor target."""
@@ -123,8 +123,7 @@ class Autoscaler(BuiltinKind):
             if METRICS not in (obj["metadata"].get("annotations") or {}):
                 spec.setdefault("targetCPUUtilizationPercentage", CPU_PERCENT)
         elif not spec.get("metrics"):
-            metric = _cpu(CPU_PERCENT)
-            spec["metrics"] = [_metric_to_beta1(metric) if self.resource.version == "v2beta1" else metric]
+            spec["metrics"] = [_cpu(CPU_PERCENT)]
         if (behavior := spec.get("behavior")) is not None:
             _BEHAVIOR(behavior)
 
@@ -136,33 +135,15 @@ class Autoscaler(BuiltinKind):
 
     def to_store(self, obj: Manifest) -> Manifest:
         """Return the v2 form."""
-        version = self.resource.version
-        if version == "v1":
-            return _from_v1(obj)
-        if version == "v2beta1":
-            return _map_metrics(obj, "autoscaling/v2", _metric_from_beta1)
-        return {**obj, "apiVersion": "autoscaling/v2"}
+        return _from_v1(obj) if self.resource.version == "v1" else obj
 
     def from_store(self, obj: Manifest) -> Manifest:
         """Return this version's form of a stored v2 object."""
-        version = self.resource.version
-        if version == "v1":
-            return _to_v1(obj)
-        if version == "v2beta1":
-            return _map_metrics(obj, "autoscaling/v2beta1", _metric_to_beta1)
-        return {**obj, "apiVersion": self.resource.api_version}
-
-    def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Return what the rules of the status find wrong; the older releases misspell the number that is wanted."""
-        found = super().validate_status(new, old)
-        if self.release >= _WELL_SPELLED_SINCE:
-            return found
-        wanted = "status.desiredReplicas"
-        return [msgspec.structs.replace(one, field=f"{wanted}a") if one.field == wanted else one for one in found]
+        return _to_v1(obj) if self.resource.version == "v1" else obj
 
     def check(self, obj: Manifest) -> list[FieldError]:
         """Check limits, target and metrics."""
-        # The older versions are checked as what they are stored as, so their errors name its fields.
+        # The older version is checked as what it is stored as, so its errors name those fields.
         return [*super().check(obj), *apply(_MEASURED, self.to_store(obj))]
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
@@ -198,7 +179,7 @@ def _from_v1(obj: Manifest) -> Manifest:
     percent = spec.pop("targetCPUUtilizationPercentage", None)
     if percent is not None:
         metrics.append(_cpu(percent))
-    metrics += [_metric_from_beta1(item) for item in _load(annotations, METRICS, list) or () if isinstance(item, dict)]
+    metrics += [_metric_from_v1(item) for item in _load(annotations, METRICS, list) or () if isinstance(item, dict)]
     if behavior := _load(annotations, BEHAVIOR, dict):
         spec["behavior"] = behavior
     if metrics:
@@ -224,7 +205,7 @@ def _to_v1(obj: Manifest) -> Manifest:
         if percent is not None and "targetCPUUtilizationPercentage" not in spec:
             spec["targetCPUUtilizationPercentage"] = percent
         else:
-            others.append(_metric_to_beta1(metric))
+            others.append(_metric_to_v1(metric))
     _save(annotations, METRICS, others)
     _save(annotations, BEHAVIOR, spec.pop("behavior", None))
     rest: list[Manifest] = []
@@ -262,14 +243,7 @@ def _assembled(
     return {**obj, "apiVersion": api_version, "metadata": meta, "spec": spec, "status": status}
 
 
-def _map_metrics(obj: Manifest, api_version: str, change: Any) -> Manifest:
-    spec = dict(obj.get("spec") or {})
-    if spec.get("metrics"):
-        spec["metrics"] = [change(item) for item in spec["metrics"]]
-    return {**obj, "apiVersion": api_version, "spec": spec}
-
-
-# (source, {field of v2beta1: field of the v2 target}, name of the metric in v2beta1)
+# (field of a metric in an annotation: kind and field of the v2 target)
 _TARGETS = {
     "targetAverageUtilization": ("Utilization", "averageUtilization"),
     "targetAverageValue": ("AverageValue", "averageValue"),
@@ -278,7 +252,7 @@ _TARGETS = {
 }
 
 
-def _metric_from_beta1(metric: Manifest) -> Manifest:
+def _metric_from_v1(metric: Manifest) -> Manifest:
     result = dict(metric)
     for name in metric_checks.SOURCES:
         source = metric.get(name)
@@ -307,7 +281,7 @@ def _metric_from_beta1(metric: Manifest) -> Manifest:
     return result
 
 
-def _metric_to_beta1(metric: Manifest) -> Manifest:
+def _metric_to_v1(metric: Manifest) -> Manifest:
     result = dict(metric)
     for name in metric_checks.SOURCES:
         source = metric.get(name)

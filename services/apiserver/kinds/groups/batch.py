@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-
 from schemas.manifest import Manifest
+from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
@@ -14,38 +12,29 @@ from services._rules.kubernetes.validation.field_errors import (
     not_supported,
     required,
 )
-from services._rules.kubernetes.validation.field_rules import Check, Rules, changed, choice, inside, not_negative, text
-from services._rules.kubernetes.validation.job_status import SINCE as ENDS_SINCE
+from services._rules.kubernetes.validation.field_rules import Rules, changed, choice, inside, not_negative, text
 from services._rules.kubernetes.validation.job_status import job_status
 from services._rules.kubernetes.validation.status_fields import counts
 from services.apiserver.kinds.checks import job_specs
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.checks.affinities import is_usable, label_selector
-from services.apiserver.kinds.defaults import Defaults, Fill
 from services.apiserver.kinds.workloads import pod_defaults
 from services.apiserver.kinds.workloads.deployments import labels_of, matches, mismatch
 from services.apiserver.kinds.workloads.template_warnings import PodMaker
 
 CRON_NAME_LIMIT = 52
-_ZONES_SINCE = 25  # the first minor release whose CronJobs have a time zone
-
-
-def _replacement(spec: Manifest) -> None:
-    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
-
-
-def _attempts(spec: Manifest) -> None:
-    # Where each index has a limit of its own, the Job has none unless it says so.
-    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _NO_LIMIT)
 
 
 _NO_LIMIT = (1 << 31) - 1
 _HOLDS = {"onPodConditions[]": {"status": "True"}}
 
 
-def _completions(spec: Manifest) -> None:
+def _counts_and_replacement(spec: Manifest) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = spec["parallelism"] = 1
+    # Where each index has a limit of its own, the Job has none unless it says so.
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else _NO_LIMIT)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
 
 
 _ENDING = ("OnFailure", "Never")
@@ -59,15 +48,12 @@ def _ends(template: Manifest, path: str) -> Errors:
         yield not_supported(field, policy, _ENDING)
 
 
-@lru_cache(maxsize=8)
-def _job_spec(release: int) -> Rules:
-    """The rules that the spec of a Job and that of a CronJob's template have in common."""
-    newer = (job_specs.newer_rules,) if release >= job_specs.INDEXES_SINCE else ()
-    return (
-        not_negative("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
-        *newer,
-        inside("template", *pod_checks.template(release), _ends, absent={}),
-    )
+_JOB_SPEC: Rules = (
+    not_negative("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
+    job_specs.newer_rules,
+    inside("template", *pod_checks.TEMPLATE, _ends, absent={}),
+)
+"""The rules that the spec of a Job and that of a CronJob's template have in common."""
 
 
 _PREFIX = "batch.kubernetes.io/"
@@ -103,16 +89,46 @@ def _selector(spec: Manifest, path: str) -> list[FieldError]:
     return [*found, *mismatch(spec, path)] if is_usable(selector) else found
 
 
+_SPEC_OF_JOB = inside("spec", *_JOB_SPEC, _selector)
+
+
+def _completed(job: Manifest) -> Errors:
+    """What is wrong with the numbers of the pods that ended, of a Job whose pods have numbers."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    if spec.get("completionMode") != "Indexed":
+        return
+    for name in ("completedIndexes", "failedIndexes"):
+        if status.get(name):
+            _, problem = job_specs.parsed_indexes(status[name], spec.get("completions") or 0)
+            if problem:
+                yield invalid(f"status.{name}", status[name], f"error parsing {name}: {problem}")
+
+
+def _numbered_names(job: Manifest) -> Errors:
+    """What is wrong with the names of the hosts of pods that have numbers."""
+    spec, name = job["spec"], job["metadata"].get("name") or ""
+    if spec.get("completionMode") == "Indexed" and spec.get("completions"):
+        problems = names.label(f"{name}-{spec['completions'] - 1}")
+        text = f"will not able to create pod with invalid DNS label: {name}-{spec['completions'] - 1}"
+        yield from [invalid("metadata.name", name, text)] if problems else ()
+
+
 class Job(PodMaker):
     """batch/v1 Job."""
 
     generation = True
-    defaults = {"spec": {"template": pod_defaults.template, "": _completions, "parallelism": 1}}
-    _newer_defaults = (
-        (0, {"": _attempts, "manualSelector": False, "podFailurePolicy?": {"rules[]": _HOLDS}}),
-        (job_specs.INDEXES_SINCE, {"completionMode": "NonIndexed", "suspend": False}),
-        (job_specs.REPLACED_SINCE, {"": _replacement}),
-    )
+    defaults = {
+        "spec": {
+            "template": pod_defaults.template,
+            "": _counts_and_replacement,
+            "parallelism": 1,
+            "manualSelector": False,
+            "podFailurePolicy?": {"rules[]": _HOLDS},
+            "completionMode": "NonIndexed",
+            "suspend": False,
+        }
+    }
+    rules = (_generated, _SPEC_OF_JOB)
     status_rules = counts(("active", "succeeded", "failed", "ready", "terminating"))
     fixed = (
         "spec.selector",
@@ -122,21 +138,10 @@ class Job(PodMaker):
         "spec.successPolicy",
         "spec.managedBy",
     )
-    _spec: Check
-    _newer: Sequence[Fill] = ()
-
-    def serve_as(self, release: int) -> None:
-        """Take the rules of the release."""
-        super().serve_as(release)
-        self._spec = inside("spec", *_job_spec(release), _selector)
-        self.rules = (_generated, self._spec)
-        self._newer = [Defaults(table) for since, table in self._newer_defaults if release >= since]
 
     def default(self, obj: Manifest) -> None:
         """Fill in the spec and copy the template's labels to a job without any."""
         super().default(obj)
-        for fill in self._newer:
-            fill(obj["spec"])
         labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -158,20 +163,23 @@ class Job(PodMaker):
         if _UID_LABEL not in (selector.get("matchLabels") or {}):
             selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _UID_LABEL: own[_UID_LABEL]}
 
+    def validate_create(self, obj: Manifest) -> list[FieldError]:
+        """The pods of a new Job need names."""
+        return [*super().validate_create(obj), *_numbered_names(obj)]
+
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Completions, selector and template may not change; the spec is checked as a new one and as an update."""
         return [
             *self.check(new),
-            *self._spec(new, ""),
+            *_SPEC_OF_JOB(new, ""),
             *job_specs.completions(new["spec"], old["spec"], "spec"),
-            *job_specs.template(new, old, "spec", self.release),
+            *job_specs.template(new, old, "spec"),
             *changed(self.fixed, new, old),
         ]
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what the rules of the status find wrong, and those of how a Job ends."""
-        found = super().validate_status(new, old)
-        return [*found, *job_status(new, old)] if self.release >= ENDS_SINCE else found
+        return [*super().validate_status(new, old), *job_status(new, old), *_completed(new)]
 
     def check_metadata(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with the metadata; labels taken from the template are blamed there."""
@@ -206,7 +214,7 @@ def _short_name(obj: Manifest, _: str) -> Errors:
 
 
 class CronJob(PodMaker):
-    """batch CronJob, v1 and v1beta1 alike."""
+    """batch CronJob."""
 
     template_at = "spec.jobTemplate.spec.template"
     generation = True
@@ -220,30 +228,24 @@ class CronJob(PodMaker):
         }
     }
 
-    def serve_as(self, release: int) -> None:
-        """Take the rules of the release."""
-        super().serve_as(release)
-        self.rules = (
-            inside(
-                "spec",
-                text("schedule", _schedule, need=""),
-                not_negative("startingDeadlineSeconds"),
-                choice("concurrencyPolicy", ("Allow", "Forbid", "Replace"), need=""),
-                inside("jobTemplate", inside("spec", *_job_spec(release), _own_selector, absent={}), absent={}),
-                not_negative("successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
-                *((job_specs.zone,) if release >= _ZONES_SINCE else ()),
-            ),
-        )
+    spec_rules = (
+        text("schedule", _schedule, need=""),
+        not_negative("startingDeadlineSeconds"),
+        choice("concurrencyPolicy", ("Allow", "Forbid", "Replace"), need=""),
+        inside("jobTemplate", inside("spec", *_JOB_SPEC, _own_selector, absent={}), absent={}),
+        not_negative("successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+        job_specs.zone,
+    )
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """Return what is wrong with a new CronJob; the Jobs made of it have longer names than its own."""
-        return [*self.check(obj), *self._own_zone(obj), *_short_name(obj, "")]
+        return [*self.check(obj), *_own_zone(obj), *_short_name(obj, "")]
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what is wrong with a CronJob by itself; a schedule that had its time zone in it may keep it."""
         kept = "TZ" in old["spec"].get("schedule", "")
-        return [*super().check_update(new, old), *(() if kept else self._own_zone(new))]
+        return [*super().check_update(new, old), *(() if kept else _own_zone(new))]
 
-    def _own_zone(self, obj: Manifest) -> list[FieldError]:
-        newer = self.release >= _ZONES_SINCE
-        return list(job_specs.no_zone_in_schedule(obj["spec"], "spec")) if newer else []
+
+def _own_zone(obj: Manifest) -> Errors:
+    return job_specs.no_zone_in_schedule(obj["spec"], "spec")

@@ -17,7 +17,6 @@ from services._rules.kubernetes.validation.field_errors import (
 )
 from services._rules.kubernetes.validation.field_rules import (
     Check,
-    Rules,
     Siblings,
     choice,
     distinct,
@@ -30,7 +29,6 @@ from services._rules.kubernetes.validation.field_rules import (
     unique,
 )
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.kind_model import Resource
 
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 USAGES = (
@@ -69,19 +67,14 @@ def _request(spec: Manifest, path: str) -> list[FieldError]:
 
 def _signer(name: str, field: str) -> Errors:
     domain, _, path = name.partition("/")
-    if not name:
+    if name == LEGACY_SIGNER:
+        yield invalid(field, name, "the legacy signerName is not allowed via this API version")
+    elif not name:
         yield required(field)
     elif not path or "/" in path:
         yield invalid(field, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
     elif "." not in domain:
         yield invalid(field, domain, "should be a domain with at least two segments separated by dots")
-
-
-def _stable_signer(name: str, field: str) -> Errors:
-    if name == LEGACY_SIGNER:
-        yield invalid(field, name, "the legacy signerName is not allowed via this API version")
-    else:
-        yield from _signer(name, field)
 
 
 def _one_decision() -> Check:
@@ -160,34 +153,22 @@ class SigningRequest(BuiltinKind):
     )
     selectable = {"spec.signerName": ""}
 
-    @classmethod
-    def rules_of(cls, resource: Resource) -> Rules:
-        """Return the rules of a version; the beta knows one signer more, and asks less of usages and of answers."""
-        stable = resource.version == "v1"
-        usages = each("usages", listed(USAGES), distinct(str, lambda usage, field: duplicate(field, usage)))
-        spec = inside(
+    rules = (
+        inside(
             "spec",
             _request,
             needed("usages", detail="usages must be provided"),
-            *((usages,) if stable else ()),
-            inside("signerName", _stable_signer if stable else _signer, absent=""),
+            each("usages", listed(USAGES), distinct(str, lambda usage, field: duplicate(field, usage))),
+            inside("signerName", _signer, absent=""),
             number("expirationSeconds", 600, detail="may not specify a duration less than 600 seconds (10 minutes)"),
             absent={},
-        )
-        return (spec, inside("status", *cls.status_rules)) if stable else (spec,)
+        ),
+        inside("status", *status_rules),
+    )
 
     def check_name(self, name: str) -> list[str]:
         """Names need only fit into a path."""
         return names.path_segment(name)
-
-    def default(self, obj: Manifest) -> None:
-        """The beta fills in usages and the signer."""
-        if self.resource.version == "v1":
-            return
-        spec = obj["spec"]
-        if not spec.get("usages"):
-            spec["usages"] = ["digital signature", "key encipherment"]
-        spec.setdefault("signerName", LEGACY_SIGNER)
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Spec and status stay as they are."""
@@ -212,7 +193,7 @@ class SigningRequest(BuiltinKind):
         """Only the signer's part may change here: a certificate is issued once."""
         found = [*self._answer(new, old), *_kept(new, old, _DECISIONS)]
         issued, before = ((part.get("status") or {}).get("certificate") for part in (new, old))
-        if before and issued != before and self.resource.version == "v1":
+        if before and issued != before:
             text = "updates may not modify existing certificate content"
             found.append(forbidden("status.certificate", text))
         return found
@@ -223,8 +204,6 @@ class SigningRequest(BuiltinKind):
 
     def _answer(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """What is wrong with the answer by itself; one that was there before is not held against a writer."""
-        if self.resource.version != "v1":
-            return []
         found = super().validate_status(new, old)
         kept = {error.field for error in super().validate_status(old, old)}
         return [error for error in found if error.field != "status.certificate" or error.field not in kept]

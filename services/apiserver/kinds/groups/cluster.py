@@ -28,7 +28,7 @@ from services._rules.kubernetes.validation.field_rules import (
     text,
 )
 from services._rules.kubernetes.validation.object_metadata import qualified_finalizer
-from services._rules.kubernetes.validation.status_fields import is_network
+from services._rules.kubernetes.validation.status_fields import is_plain_network
 from services.apiserver.kinds.builtin import BuiltinKind, PlainWithStatus
 from services.apiserver.kinds.checks import flow_control
 from services.apiserver.kinds.checks import pod_specs as pod_checks
@@ -36,7 +36,6 @@ from services.apiserver.kinds.checks.resources import amounts
 from services.apiserver.kinds.groups.quota import counted_amount
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-_LAST_UNLABELLED = 20
 NOT_READY = "node.kubernetes.io/not-ready"
 SYSTEM_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
@@ -50,12 +49,12 @@ class Namespace(BuiltinKind):
     selectable = {"status.phase": ""}
 
     def default(self, obj: Manifest) -> None:
-        """Fill in the phase, and the label by which selectors find a namespace by its name (since 1.21)."""
+        """Fill in the phase, and the label by which selectors find a namespace by its name."""
         super().default(obj)
         self._label(obj["metadata"])
 
     def _label(self, meta: Manifest) -> None:
-        if meta.get("name") and self.release > _LAST_UNLABELLED:
+        if meta.get("name"):
             meta["labels"] = {**(meta.get("labels") or {}), NAME_LABEL: meta["name"]}
 
     def prepare_create(self, obj: Manifest) -> None:
@@ -126,8 +125,8 @@ def _ranges(spec: Manifest, path: str) -> list[FieldError]:
     ranges, field = spec.get("podCIDRs") or [], f"{path}.podCIDRs"
     found, shown = [], go_strings(ranges)
     for index, value in enumerate(ranges):
-        if not is_network(value):
-            found.append(invalid(f"{field}[{index}]", shown, "must be valid CIDR"))
+        if not is_plain_network(value):
+            found.append(invalid(f"{field}[{index}]", shown, "must be a valid CIDR without bits of a host"))
     if len(ranges) < 2 or found:
         return found
     families = {":" in value for value in ranges}
@@ -325,7 +324,7 @@ class FlowSchema(PlainWithStatus):
         if obj["spec"].get("matchingPrecedence") == 1 and obj["metadata"].get("name") != flow_control.EXEMPT:
             text = f"only the schema named '{flow_control.EXEMPT}' may have matchingPrecedence 1"
             found.append(invalid("spec.matchingPrecedence", 1, text))
-        return found
+        return found + flow_control.fixed_schema(obj["metadata"].get("name", ""), obj["spec"])
 
 
 class PriorityLevel(PlainWithStatus):
@@ -341,4 +340,4 @@ class PriorityLevel(PlainWithStatus):
         if (obj["metadata"].get("name") == flow_control.EXEMPT) != (given == "Exempt"):
             text = f"type must be 'Exempt' if and only if name is '{flow_control.EXEMPT}'"
             found.append(invalid("spec.type", given, text))
-        return found
+        return found + flow_control.fixed_level(obj["metadata"].get("name", ""), obj["spec"])

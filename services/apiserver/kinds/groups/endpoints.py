@@ -6,7 +6,6 @@ from typing import Any
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes.validation import name_formats as names
-from services._rules.kubernetes.validation import object_metadata as meta
 from services._rules.kubernetes.validation.field_errors import Errors, FieldError, invalid, required, too_many
 from services._rules.kubernetes.validation.field_rules import (
     Check,
@@ -23,7 +22,7 @@ from services._rules.kubernetes.validation.status_fields import address, non_spe
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.containers import PROTOCOLS
 
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_LABELS, _MOST_HINTS = 1000, 100, 100, 16, 8
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_HINTS = 1000, 100, 100, 8
 
 
 def _number(family: str) -> Check:
@@ -67,12 +66,6 @@ def _bounded(name: str, most: int, *rules: Any) -> Check:
     return check
 
 
-def _topology(item: Manifest, path: str) -> list[FieldError]:
-    labels, field = item.get("topology") or {}, f"{path}.topology"
-    found = [too_many(field, len(labels), _MOST_LABELS)] if len(labels) > _MOST_LABELS else []
-    return found + meta.labels(labels, field)
-
-
 _HINTS = (
     _bounded("forZones", _MOST_HINTS, unique("name", blank=True), inside("name", formed(names.label_value))),
     _bounded("forNodes", _MOST_HINTS, unique("name", blank=True), inside("name", formed(names.subdomain), absent="")),
@@ -86,7 +79,6 @@ def _endpoints(obj: Manifest, path: str) -> list[FieldError]:
         needed("addresses", detail="must contain at least 1 address"),
         _bounded("addresses", _MOST_ADDRESSES, address_check),
         inside("nodeName", formed(names.subdomain)),
-        _topology,
         inside("hostname", formed(names.label)),
         inside("hints", *_HINTS),
     )
@@ -101,9 +93,6 @@ _SLICE_PORT = (
 )
 
 
-_LAST_UNREACHABLE = 20
-
-
 def _unreachable(obj: Manifest) -> list[FieldError]:
     if obj.get("addressType") == "FQDN":
         return []
@@ -111,7 +100,7 @@ def _unreachable(obj: Manifest) -> list[FieldError]:
 
 
 class EndpointSlice(BuiltinKind):
-    """discovery.k8s.io EndpointSlice; stored as v1, whose node name and zone are in v1beta1's topology map."""
+    """discovery.k8s.io/v1 EndpointSlice."""
 
     generation = True
     defaults = {"ports[]": {"name": "", "protocol": "TCP"}}
@@ -123,12 +112,11 @@ class EndpointSlice(BuiltinKind):
     fixed = ("addressType",)
 
     def check(self, obj: Manifest) -> list[FieldError]:
-        """Newer releases refuse addresses that others cannot reach."""
-        found = super().check(obj)
-        return found if found or self.release <= _LAST_UNREACHABLE else _unreachable(obj)
+        """Refuse addresses that others cannot reach."""
+        return super().check(obj) or _unreachable(obj)
 
     def prepare_create(self, obj: Manifest) -> None:
-        """In v1, the topology map of the beta is not written."""
+        """The topology map of an earlier version is not written."""
         super().prepare_create(obj)
         self._without_topology(obj, [])
 
@@ -137,59 +125,16 @@ class EndpointSlice(BuiltinKind):
         super().prepare_update(new, old)
         self._without_topology(new, _topologies(old))
 
-    def _without_topology(self, obj: Manifest, before: list[Any]) -> None:
-        if self.resource.version != "v1" or _topologies(obj) == before:
+    @staticmethod
+    def _without_topology(obj: Manifest, before: list[Any]) -> None:
+        if _topologies(obj) == before:
             return
         for item in obj.get("endpoints") or ():
             item.pop("deprecatedTopology", None)
 
-    def to_store(self, obj: Manifest) -> Manifest:
-        """Move the topology map to v1's fields."""
-        if self.resource.version == "v1":
-            return obj
-        endpoints = [_endpoint_to_v1(item) for item in obj.get("endpoints") or ()]
-        return {**obj, "apiVersion": "discovery.k8s.io/v1", "endpoints": endpoints}
-
-    def from_store(self, obj: Manifest) -> Manifest:
-        """Give v1's fields as the topology map."""
-        if self.resource.version == "v1":
-            return obj
-        endpoints = [_endpoint_to_beta(item) for item in obj.get("endpoints") or ()]
-        return {**obj, "apiVersion": "discovery.k8s.io/v1beta1", "endpoints": endpoints or None}
-
 
 def _topologies(obj: Manifest) -> list[Any]:
     return [item.get("deprecatedTopology") for item in obj.get("endpoints") or ()]
-
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-
-
-def _endpoint_to_v1(item: Manifest) -> Manifest:
-    result = {key: value for key, value in item.items() if key != "topology"}
-    topology: dict[str, Any] = dict(item.get("topology") or {})
-    if "nodeName" not in result and HOST in topology:
-        result["nodeName"] = topology[HOST]
-    topology.pop(HOST, None)
-    if zone := topology.pop(ZONE, None):
-        result["zone"] = zone
-    if topology:
-        result["deprecatedTopology"] = topology
-    return result
-
-
-def _endpoint_to_beta(item: Manifest) -> Manifest:
-    result = {
-        key: value for key, value in item.items() if key not in ("deprecatedTopology", "zone", "nodeName", "hints")
-    }
-    topology = dict(item.get("deprecatedTopology") or {})
-    if item.get("nodeName"):
-        topology[HOST] = item["nodeName"]
-    if item.get("zone"):
-        topology[ZONE] = item["zone"]
-    if topology:
-        result["topology"] = topology
-    return result
 
 
 def _some_address(subset: Manifest, field: str) -> Errors:

@@ -180,15 +180,12 @@ class Event(_AnyEvent):
         return _common(self.to_store(obj))
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
-        """The stable version refuses events of the old style."""
-        found = super().validate_create(obj)
-        return found if self.resource.version == "v1beta1" else found + apply(_STRICT, self.to_store(obj))
+        """Events of the old style are refused."""
+        return super().validate_create(obj) + apply(_STRICT, self.to_store(obj))
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """In the stable version only the series of an event goes on."""
+        """Only the series of an event goes on."""
         found = self.check(new)
-        if self.resource.version == "v1beta1":
-            return found
         after, before = self.to_store(new), self.to_store(old)
         if after.get("series") != before.get("series"):
             found += inside("series", _series)(after, "")

@@ -1,9 +1,8 @@
-"""Ingresses (all versions), IngressClasses and NetworkPolicies."""
+"""Ingresses, IngressClasses, NetworkPolicies, and the addresses and ranges of Services."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -19,99 +18,31 @@ from services._rules.kubernetes.validation.field_errors import (
     too_long,
 )
 from services._rules.kubernetes.validation.field_rules import (
-    Rules,
     changed,
     choice,
     domain_prefixed,
     each,
+    given,
     inside,
     listed,
     port_or_name,
+    text,
 )
-from services._rules.kubernetes.validation.ingress_rules import ingress_rules, object_reference, one_class
-from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER
+from services._rules.kubernetes.validation.ingress_rules import INGRESS_RULES, object_reference, one_class
+from services._rules.kubernetes.validation.status_fields import LOAD_BALANCER, is_plain_network
 from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.containers import PROTOCOLS
-from services.apiserver.kinds.kind_model import Resource
 
 _NO_RANGE = "not a valid CIDR"
 
 
 class Ingress(BuiltinKind):
-    """Ingress; stored as networking.k8s.io/v1, the betas name their backends by serviceName and servicePort."""
+    """networking.k8s.io/v1 Ingress."""
 
     generation = True
     status_rules = LOAD_BALANCER
-
-    @classmethod
-    def defaults_of(cls, resource: Resource) -> Mapping[str, Any]:
-        """Return the defaults of a version; the betas do not ask for path types."""
-        path = {"paths[]": {"pathType": "ImplementationSpecific"}}
-        return {} if resource.version == "v1" else {"spec?": {"rules[]": {"http?": path}}}
-
-    @classmethod
-    def rules_of(cls, resource: Resource) -> Rules:
-        """Return the rules of a version, which names backends in its own terms."""
-        return (*ingress_rules(resource.version), one_class)
-
-    def to_store(self, obj: Manifest) -> Manifest:
-        """Return the v1 form."""
-        if self.resource.version == "v1":
-            return obj
-        spec = dict(obj.get("spec") or {})
-        if (backend := spec.pop("backend", None)) is not None:
-            spec["defaultBackend"] = _backend_to_v1(backend)
-        return _with_backends(obj, spec, "networking.k8s.io/v1", _backend_to_v1)
-
-    def from_store(self, obj: Manifest) -> Manifest:
-        """Return this version's form of a stored v1 object."""
-        if self.resource.version == "v1":
-            return obj
-        spec = dict(obj.get("spec") or {})
-        if (backend := spec.pop("defaultBackend", None)) is not None:
-            spec["backend"] = _backend_to_beta(backend)
-        return _with_backends(obj, spec, self.resource.api_version, _backend_to_beta)
-
-    def check(self, obj: Manifest) -> list[FieldError]:
-        """Check TLS, rules, backends and the class, as they are stored."""
-        return super().check(self.to_store(obj))
-
-
-def _backend_to_v1(backend: Manifest) -> Manifest:
-    result: Manifest = {}
-    name, port = backend.get("serviceName", ""), backend.get("servicePort", 0)
-    if name or port:
-        result["service"] = {"name": name, "port": {"name": port} if isinstance(port, str) else {"number": port}}
-    if "resource" in backend:
-        result["resource"] = backend["resource"]
-    return result
-
-
-def _backend_to_beta(backend: Manifest) -> Manifest:
-    result: Manifest = {}
-    if service := backend.get("service"):
-        port = service.get("port") or {}
-        result["serviceName"] = service.get("name", "")
-        result["servicePort"] = port.get("name") or port.get("number", 0)
-    else:
-        result["servicePort"] = 0
-    if "resource" in backend:
-        result["resource"] = backend["resource"]
-    return result
-
-
-def _with_backends(obj: Manifest, spec: Manifest, api_version: str, change: Any) -> Manifest:
-    rules = []
-    for rule in spec.get("rules") or ():
-        http = rule.get("http")
-        if http is not None:
-            paths = [{**path, "backend": change(path.get("backend") or {})} for path in http.get("paths") or ()]
-            rule = {**rule, "http": {**http, "paths": paths or None}}
-        rules.append(rule)
-    if rules:
-        spec["rules"] = rules
-    return {**obj, "apiVersion": api_version, "spec": spec}
+    rules = (*INGRESS_RULES, one_class)
 
 
 _LONGEST_CONTROLLER = 250
@@ -240,3 +171,63 @@ class NetworkPolicy(BuiltinKind):
         each("egress", _PORTS, each("to", *_PEER)),
         _two_types,
     )
+
+
+def _canonical_address(name: str) -> list[str]:
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return ["must be a valid IP address"]
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id or address.ipv4_mapped is not None):
+        return ["must be a valid IP address"]
+    return [] if str(address) == name else [f"must be in canonical form ({str(address)!r})"]
+
+
+class IPAddress(BuiltinKind):
+    """networking.k8s.io IPAddress: its name is the address."""
+
+    spec_rules = (
+        given("parentRef", ""),
+        inside(
+            "parentRef",
+            text("group", names.subdomain),
+            text("resource", names.path_segment, need=""),
+            text("name", names.path_segment, need=""),
+            text("namespace", names.path_segment),
+        ),
+    )
+    fixed = ("spec.parentRef",)
+
+    def check_name(self, name: str) -> list[str]:
+        """An address in its only spelling."""
+        return _canonical_address(name)
+
+
+_ONE_OF_EACH = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96"
+
+
+def _ranges(spec: Manifest, path: str) -> Errors:
+    ranges = spec.get("cidrs") or []
+    if not ranges:
+        yield required(f"{path}.cidrs", "at least one CIDR required")
+    elif len(ranges) > 2:
+        yield invalid(path, spec, "may only hold up to 2 values")
+    elif len(ranges) == 2 and len({":" in one for one in ranges}) == 1:
+        yield invalid(path, spec, _ONE_OF_EACH)
+    for index, one in enumerate(ranges):
+        if not is_plain_network(one):
+            text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            yield invalid(f"{path}.cidrs[{index}]", one, text)
+
+
+class ServiceCIDR(BuiltinKind):
+    """networking.k8s.io ServiceCIDR."""
+
+    spec_rules = (_ranges,)
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """A range stays; a first one may be followed by one of the other family."""
+        ranges, before = new["spec"].get("cidrs") or [], old["spec"].get("cidrs") or []
+        if len(before) == 1 and ranges[:1] == before:
+            return self.check(new)
+        return [*self.check(new), *changed(("spec.cidrs",), new, old)]

@@ -1,4 +1,4 @@
-"""Persistent volumes and claims, storage classes, CSI drivers, nodes and capacities, volume attachments."""
+"""Persistent volumes and claims, classes of storage and attributes, CSI drivers, nodes, capacities, attachments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from services._rules.kubernetes.validation.field_rules import (
     text,
     unique,
 )
-from services.apiserver.kinds.builtin import NEWEST, BuiltinKind
+from services.apiserver.kinds.builtin import BuiltinKind
 from services.apiserver.kinds.checks.affinities import label_selector
 from services.apiserver.kinds.checks.claim_specs import CLAIM, drop_unknown_source, settle_source, size_of
 from services.apiserver.kinds.checks.persistent_volumes import (
@@ -49,20 +49,6 @@ from services.apiserver.kinds.checks.persistent_volumes import (
 from services.apiserver.kinds.checks.resources import amount
 from services.apiserver.kinds.checks.volumes import SOURCES
 from services.apiserver.kinds.workloads import pod_defaults
-
-CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
-VOLUME_FINALIZER = "kubernetes.io/pv-protection"
-
-
-def _protect(kind: BuiltinKind, obj: Manifest, finalizer: str) -> None:
-    # The controller that removes the finalizer is not here: with it, nothing could be deleted. Only a server that
-    # stands for a recorded release behaves as that one did, alone.
-    if kind.release == NEWEST:
-        return
-    meta = obj["metadata"]
-    if finalizer not in (meta.get("finalizers") or ()):
-        meta["finalizers"] = [*(meta.get("finalizers") or ()), finalizer]
-
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
@@ -95,12 +81,11 @@ class Claim(BuiltinKind):
     checks_of_update = 2
 
     def prepare_create(self, obj: Manifest) -> None:
-        """Start as Pending; by the older releases protected while in use."""
+        """Start as Pending."""
         super().prepare_create(obj)
         obj["status"] = {"phase": "Pending"}
         drop_unknown_source(obj["spec"])
         settle_source(obj["spec"])
-        _protect(self, obj, CLAIM_FINALIZER)
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
         """Name the source of data in both fields."""
@@ -151,10 +136,9 @@ class Volume(BuiltinKind):
     checks_of_update = 2
 
     def prepare_create(self, obj: Manifest) -> None:
-        """Start as Pending; by the older releases protected while in use."""
+        """Start as Pending."""
         super().prepare_create(obj)
-        obj["status"] = {"phase": "Pending"}
-        _protect(self, obj, VOLUME_FINALIZER)
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"].get("creationTimestamp")}
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
         """A new volume names nodes by values that labels can have."""
@@ -241,11 +225,25 @@ class StorageClass(BuiltinKind):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Parameters, provisioner, policy and binding mode may not change."""
-        names = ("parameters", "reclaimPolicy")
-        found = [
-            forbidden(name, f"updates to {name} are forbidden.") for name in names if new.get(name) != old.get(name)
-        ]
-        return self.check(new) + found + changed(self.fixed, new, old)
+        return self.check(new) + _kept(("parameters", "reclaimPolicy"), new, old) + changed(self.fixed, new, old)
+
+
+def _kept(fields: tuple[str, ...], new: Manifest, old: Manifest) -> list[FieldError]:
+    return [forbidden(name, f"updates to {name} are forbidden.") for name in fields if new.get(name) != old.get(name)]
+
+
+class AttributesClass(BuiltinKind):
+    """storage.k8s.io VolumeAttributesClass."""
+
+    rules = (
+        text("driverName", _lowercase(names.qualified), need=""),
+        needed("parameters", detail="must contain at least one key/value pair"),
+        inside("parameters", _parameters),
+    )
+
+    def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Driver and parameters may not change."""
+        return self.check(new) + _kept(("driverName", "parameters"), new, old)
 
 
 _CHANGEABLE = (
@@ -409,9 +407,8 @@ class Attachment(BuiltinKind):
     fixed = ("spec",)
 
     def validate_create(self, obj: Manifest) -> list[FieldError]:
-        """The stable version demands more of a new attachment."""
-        found = super().validate_create(obj)
-        return found if self.resource.version != "v1" else found + _NEW_ATTACHMENT(obj, "")
+        """More is demanded of a new attachment."""
+        return super().validate_create(obj) + _NEW_ATTACHMENT(obj, "")
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """The spec may not change, and the name of its volume has to be one."""

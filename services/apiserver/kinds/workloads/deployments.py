@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from schemas.manifest import Manifest
@@ -20,7 +19,6 @@ from services._rules.kubernetes.validation.field_errors import (
 from services._rules.kubernetes.validation.field_rules import (
     NOT_NEGATIVE,
     Check,
-    Rules,
     apply,
     inside,
     needed,
@@ -157,9 +155,9 @@ def _several_writers(spec: Manifest, path: str) -> list[FieldError]:
     return list(writable_disks(pod, f"{path}.template.spec"))
 
 
-def template_of(kind: str, release: int) -> tuple[Check, ...]:
+def template_of(kind: str) -> tuple[Check, ...]:
     """Rules of a spec: its template is one of pods that always restart, and that may be several."""
-    return (inside("template", *pod_checks.template(release), restarted(kind), absent={}), _several_writers)
+    return (inside("template", *pod_checks.TEMPLATE, restarted(kind), absent={}), _several_writers)
 
 
 def never_decremented(new: Manifest, old: Manifest) -> Errors:
@@ -169,8 +167,8 @@ def never_decremented(new: Manifest, old: Manifest) -> Errors:
         yield invalid("status.collisionCount", now or 0, "cannot be decremented")
 
 
-class Workload(PodMaker, ABC):
-    """What all workloads share: rules of a release, generations, numbers of replicas in a status."""
+class Workload(PodMaker):
+    """What all workloads share: generations, numbers of replicas in a status."""
 
     generation = True
     status_rules = counts(
@@ -182,20 +180,6 @@ class Workload(PodMaker, ABC):
         """Tell of the template where the spec changed."""
         same = new["metadata"].get("generation") == old["metadata"].get("generation")
         return [] if same else super().change_warnings(new, old)
-
-    @abstractmethod
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec, as a release has them."""
-
-    def defaults_by(self, release: int) -> Mapping[str, Any]:
-        """Return the table of defaults, as a release has them."""
-        return self.defaults
-
-    def serve_as(self, release: int) -> None:
-        """Take the rules and defaults of the release."""
-        super().serve_as(release)
-        self.rules = (inside("spec", *self.spec_of(release), absent={}),)
-        self._default = Defaults(self.defaults_by(release))
 
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Return what the rules of the status find wrong, falling counts included."""
@@ -253,21 +237,18 @@ class Deployment(Workload):
         }
     }
     fixed = ("spec.selector",)
-
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec."""
+    spec_rules = (
+        not_negative("replicas"),
         # Its pods are those of ReplicaSets, which is what the errors of a template name.
-        return (
-            not_negative("replicas"),
-            selected(_EMPTY, _UNUSABLE, *template_of("ReplicaSet", release)),
-            inside("strategy", _strategy, absent={}),
-            not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
-            refused(
-                "progressDeadlineSeconds",
-                "must be greater than minReadySeconds",
-                lambda spec: spec.get("progressDeadlineSeconds", math.inf) <= spec.get("minReadySeconds", 0),
-            ),
-        )
+        selected(_EMPTY, _UNUSABLE, *template_of("ReplicaSet")),
+        inside("strategy", _strategy, absent={}),
+        not_negative("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+        refused(
+            "progressDeadlineSeconds",
+            "must be greater than minReadySeconds",
+            lambda spec: spec.get("progressDeadlineSeconds", math.inf) <= spec.get("minReadySeconds", 0),
+        ),
+    )
 
     def spec_changed(self, new: Manifest, old: Manifest) -> bool:
         """Annotations count too: they are copied to the ReplicaSets."""
@@ -281,26 +262,23 @@ class ReplicaSet(Workload):
     defaults = {"spec": {"template": pod_defaults.template, "replicas": 1}}
     fixed = ("spec.selector",)
     selectable = {"status.replicas": "0"}
+    spec_rules = (
+        not_negative("replicas", "minReadySeconds"),
+        selected(_EMPTY, _UNUSABLE, *template_of("ReplicaSet")),
+    )
 
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec."""
-        template = template_of("ReplicaSet", release)
-        return (not_negative("replicas", "minReadySeconds"), selected(_EMPTY, _UNUSABLE, *template))
+
+_OF_CONTROLLER = template_of("ReplicationController")
 
 
-def _template_of_controller(release: int) -> Check:
-    rules = template_of("ReplicationController", release)
-
-    def check(spec: Manifest, path: str) -> list[FieldError]:
-        if "template" not in spec:
-            return [required(f"{path}.template")]
-        labels = labels_of(spec)
-        found: list[FieldError] = []
-        if not (spec.get("selector") or {}).items() <= labels.items():
-            found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
-        return found + apply(rules, spec, path)
-
-    return check
+def _template_of_controller(spec: Manifest, path: str) -> list[FieldError]:
+    if "template" not in spec:
+        return [required(f"{path}.template")]
+    labels = labels_of(spec)
+    found: list[FieldError] = []
+    if not (spec.get("selector") or {}).items() <= labels.items():
+        found.append(invalid(f"{path}.template.metadata.labels", go_map(labels), MISMATCH))
+    return found + apply(_OF_CONTROLLER, spec, path)
 
 
 class ReplicationController(Workload):
@@ -308,15 +286,12 @@ class ReplicationController(Workload):
 
     defaults = {"spec": {"replicas": 1, "template?": pod_defaults.template}}
     selectable = {"status.replicas": "0"}
-
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec."""
-        return (
-            not_negative("minReadySeconds"),
-            needed("selector"),
-            not_negative("replicas"),
-            _template_of_controller(release),
-        )
+    spec_rules = (
+        not_negative("minReadySeconds"),
+        needed("selector"),
+        not_negative("replicas"),
+        _template_of_controller,
+    )
 
     def default(self, obj: Manifest) -> None:
         """Take selector and labels from the template when they are missing."""

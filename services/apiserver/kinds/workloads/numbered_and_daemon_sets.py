@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.manifest import Manifest
@@ -10,15 +9,12 @@ from services._rules.kubernetes.validation import name_formats as names
 from services._rules.kubernetes.validation.field_errors import (
     Errors,
     FieldError,
-    Raw,
     forbidden,
     invalid,
     not_supported,
     required,
 )
 from services._rules.kubernetes.validation.field_rules import (
-    Check,
-    Rules,
     apply,
     choice,
     each,
@@ -44,31 +40,14 @@ from services.apiserver.kinds.workloads.deployments import (
 )
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_SURGE_SINCE: Final = 22  # the first minor release whose DaemonSets may have more pods than nodes while they roll
-_RETENTION_SINCE: Final = 27  # the first one that says what becomes of the claims of a StatefulSet
-_LABEL_NAMES_SINCE: Final = 27
 _PARTS = ("readyReplicas", "currentReplicas", "updatedReplicas")
-_OLD_FREE: Final = ("replicas", "template", "updateStrategy")
-# The first minor release in which each set of fields may change, and how its refusal lists them.
 _FREE: Final = (
-    (
-        32,
-        (*_OLD_FREE, "minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "revisionHistoryLimit"),
-        (
-            "'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
-            "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds'"
-        ),
-    ),
-    (
-        26,
-        (*_OLD_FREE, "minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy"),
-        (
-            "'replicas', 'ordinals', 'template', 'updateStrategy', "
-            "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds'"
-        ),
-    ),
-    (22, (*_OLD_FREE, "minReadySeconds"), "'replicas', 'template', 'updateStrategy' and 'minReadySeconds'"),
-    (0, _OLD_FREE, "'replicas', 'template', and 'updateStrategy'"),
+    *("replicas", "template", "updateStrategy", "minReadySeconds", "ordinals"),
+    *("persistentVolumeClaimRetentionPolicy", "revisionHistoryLimit"),
+)
+_FIXED: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 
 
@@ -104,20 +83,18 @@ def _fill_strategy(strategy: Manifest) -> None:
         strategy["rollingUpdate"].setdefault("partition", 0)
 
 
-def _template_with_claims(release: int) -> Check:
+_TEMPLATE_OF_SET: Final = (*pod_checks.TEMPLATE, restarted("StatefulSet"))
+
+
+def _template_with_claims(spec: Manifest, path: str) -> list[FieldError]:
     """Rule of a spec: its template is one of pods that have a volume of each claim."""
-    rules = (*pod_checks.template(release), restarted("StatefulSet"))
-
-    def check(spec: Manifest, path: str) -> list[FieldError]:
-        template = spec.get("template") or {}
-        pod = template.get("spec") or {}
-        claims = [(item.get("metadata") or {}).get("name", "") for item in spec.get("volumeClaimTemplates") or ()]
-        own = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims}
-        volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
-        pod = {**pod, "volumes": [*own.values(), *volumes]}
-        return apply(rules, {**template, "spec": pod}, f"{path}.template")
-
-    return check
+    template = spec.get("template") or {}
+    pod = template.get("spec") or {}
+    claims = [(item.get("metadata") or {}).get("name", "") for item in spec.get("volumeClaimTemplates") or ()]
+    own = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims}
+    volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
+    pod = {**pod, "volumes": [*own.values(), *volumes]}
+    return apply(_TEMPLATE_OF_SET, {**template, "spec": pod}, f"{path}.template")
 
 
 _NEW_SET: Final = (
@@ -141,6 +118,7 @@ class StatefulSet(Workload):
             "updateStrategy": _fill_strategy,
             "replicas": 1,
             "revisionHistoryLimit": 10,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "volumeClaimTemplates[]": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -150,23 +128,14 @@ class StatefulSet(Workload):
         }
     }
 
-    def defaults_by(self, release: int) -> Mapping[str, Any]:
-        """Return the table of defaults; newer releases say what becomes of claims."""
-        if release < _RETENTION_SINCE:
-            return self.defaults
-        policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}
-        return {"spec": {**self.defaults["spec"], **policy}}
-
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec."""
-        return (
-            _management,
-            inside("updateStrategy", _set_strategy, absent={}),
-            not_negative("replicas", "minReadySeconds"),
-            inside("ordinals", not_negative("start")),
-            _RETENTION,
-            selected("empty selector is invalid for statefulset", "", _template_with_claims(release)),
-        )
+    spec_rules = (
+        _management,
+        inside("updateStrategy", _set_strategy, absent={}),
+        not_negative("replicas", "minReadySeconds"),
+        inside("ordinals", not_negative("start")),
+        _RETENTION,
+        selected("empty selector is invalid for statefulset", "", _template_with_claims),
+    )
 
     def empty_status(self) -> Manifest | None:
         """Return the status of a new set, which has no pods that are available."""
@@ -178,15 +147,14 @@ class StatefulSet(Workload):
 
     def check_name(self, name: str) -> list[str]:
         """Return what is wrong with the name; it is the beginning of the names of hosts."""
-        return names.label(name) if self.release >= _LABEL_NAMES_SINCE else names.subdomain(name)
+        return names.label(name)
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
-        """Only replicas, template and update strategy (and what newer releases added) may change."""
+        """Only how many pods there are, how they are replaced, and what becomes of claims may change."""
         spec, before = new["spec"], old["spec"]
-        free, shown = next((fields, text) for since, fields, text in _FREE if self.release >= since)
         found: list[FieldError] = []
-        if any(_comparable(spec, name) != _comparable(before, name) for name in {*spec, *before}.difference(free)):
-            found.append(forbidden("spec", f"updates to statefulset spec for fields other than {shown} are forbidden"))
+        if any(_comparable(spec, name) != _comparable(before, name) for name in {*spec, *before}.difference(_FREE)):
+            found.append(forbidden("spec", _FIXED))
         return [*self.check(new), *found, *not_negative("replicas")(spec, "spec")]
 
 
@@ -196,7 +164,7 @@ def _comparable(spec: Manifest, name: str) -> Any:
     return [{key: value for key, value in item.items() if key != "status"} for item in spec.get(name) or ()]
 
 
-def _daemon_strategy(strategy: Manifest, path: str, *, surges: bool) -> Errors:
+def _daemon_strategy(strategy: Manifest, path: str) -> Errors:
     kind, rolling, field = strategy.get("type", ""), strategy.get("rollingUpdate"), f"{path}.rollingUpdate"
     if kind not in ("OnDelete", "RollingUpdate"):
         yield not_supported(path, strategy, ("RollingUpdate", "OnDelete"))
@@ -204,18 +172,14 @@ def _daemon_strategy(strategy: Manifest, path: str, *, surges: bool) -> Errors:
         if kind == "RollingUpdate":
             yield required(field)
     elif kind == "RollingUpdate":
-        value, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0) if surges else 0
+        value, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
         yield from percent_or_count(value, f"{field}.maxUnavailable")
         yield from percent_or_count(surge, f"{field}.maxSurge")
         some, more = number_of(value), number_of(surge)
         if some == 0 and more == 0:
             if isinstance(value, str) and not is_percentage(value):
                 return
-            if surges:
-                yield required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0")
-            else:
-                shown = f'intstr.IntOrString{{Type:{int(isinstance(value, str))}, IntVal:0, StrVal:"{value or ""}"}}'
-                yield invalid(f"{field}.maxUnavailable", Raw(shown), "cannot be 0")
+            yield required(f"{field}.maxUnavailable", "cannot be 0 when maxSurge is 0")
         elif some and more:
             yield invalid(f"{field}.maxSurge", surge, "may not be set when maxUnavailable is non-zero")
 
@@ -260,23 +224,14 @@ class DaemonSet(Workload):
     }
     fixed = ("spec.selector",)
 
-    def defaults_by(self, release: int) -> Mapping[str, Any]:
-        """Return the table of defaults; in older releases a DaemonSet never has more pods than nodes."""
-        if release >= _SURGE_SINCE:
-            return self.defaults
-        return {"spec": {**self.defaults["spec"], "updateStrategy": rolling(maxUnavailable=1)}}
-
-    def spec_of(self, release: int) -> Rules:
-        """Return the rules of the spec."""
-        surges = release >= _SURGE_SINCE
-        return (
-            _daemon_selector,
-            inside("template", *pod_checks.template(release), restarted("DaemonSet"), absent={}),
-            _disks,
-            not_negative("minReadySeconds"),
-            inside("updateStrategy", lambda value, field: _daemon_strategy(value, field, surges=surges), absent={}),
-            not_negative("revisionHistoryLimit"),
-        )
+    spec_rules = (
+        _daemon_selector,
+        inside("template", *pod_checks.TEMPLATE, restarted("DaemonSet"), absent={}),
+        _disks,
+        not_negative("minReadySeconds"),
+        inside("updateStrategy", _daemon_strategy, absent={}),
+        not_negative("revisionHistoryLimit"),
+    )
 
     def prepare_create(self, obj: Manifest) -> None:
         """Start the template generation, which lives in an annotation."""

@@ -1,4 +1,4 @@
-"""What may change in an existing pod: images, the deadline, additional tolerations; and its status."""
+"""What may change in an existing pod: images, deadline, tolerations, sizes, containers to look into it, its status."""
 
 from __future__ import annotations
 
@@ -16,23 +16,18 @@ from services.apiserver.kinds.checks.containers import IMAGE
 
 _OTHERS: Final = "pod updates may not change fields other than"
 _ADDITIONS: Final = "`spec.tolerations` (only additions to existing tolerations)"
-SPEC_TEXT: Final = (
-    f"{_OTHERS} `spec.containers[*].image`, `spec.initContainers[*].image`, `spec.activeDeadlineSeconds` "
-    f"or {_ADDITIONS}"
-)
-_NEWER_TEXT: Final = (
+_SPEC_TEXT: Final = (
     f"{_OTHERS} `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,{_ADDITIONS},"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_GRACE_SINCE: Final = 24  # the first minor release in which a negative period of grace may become 1
 _IMAGES = (each("containers", IMAGE), each("initContainers", IMAGE))
 _FREE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def check(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
+def check(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with an update of a pod, besides what is wrong with the pod by itself."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = _annotations(new, old, release)
+    found = _annotations(new, old)
     for name in ("containers", "initContainers"):
         if len(spec.get(name) or ()) != len(before.get(name) or ()):
             return [*found, forbidden(f"spec.{name}", "pod updates may not add or remove containers")]
@@ -44,22 +39,20 @@ def check(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
     found += _tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
     found += _gates(spec, before)
     kept, kept_before = _fixed(spec), _fixed(before)
-    newer = release >= _GRACE_SINCE
-    if newer and before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         kept["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if kept != kept_before:
-        text = _NEWER_TEXT if newer else SPEC_TEXT
-        found.append(forbidden("spec", f"{text}\n{_difference(kept, kept_before)}"))
+        found.append(forbidden("spec", f"{_SPEC_TEXT}\n{_difference(kept, kept_before)}"))
     return found
 
 
-def _annotations(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
+def _annotations(new: Manifest, old: Manifest) -> list[FieldError]:
     values, before = (part["metadata"].get("annotations") or {} for part in (new, old))
     if not values and not before:
         return []
     field = "metadata.annotations"
     found = list(pod_annotations.changed(values, before, field))
-    return found + pod_annotations.meaningful(values, new.get("spec") or {}, field, release)
+    return found + pod_annotations.meaningful(values, new.get("spec") or {}, field)
 
 
 def _deadline(spec: Manifest, before: Manifest) -> tuple[list[FieldError], bool]:
@@ -102,7 +95,7 @@ def _fixed(spec: Manifest) -> Manifest:
 
 
 def _difference(new: Any, old: Any, path: str = "spec") -> str:
-    """Name the first changed paths, so that the reader sees what to restore."""
+    """The first changed paths, so that the reader sees what to restore."""
     lines: list[str] = []
     _collect(new, old, path, lines)
     return "changed: " + ", ".join(lines[:5])
@@ -121,10 +114,86 @@ def _collect(new: Any, old: Any, path: str, lines: list[str]) -> None:
         lines.append(path)
 
 
-def check_status(new: Manifest, old: Manifest, release: int) -> list[FieldError]:
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_SIZES: Final = ("cpu", "memory")
+
+
+def _static(pod: Manifest, text: str) -> list[FieldError]:
+    return [forbidden("", text)] if _MIRROR in (pod["metadata"].get("annotations") or {}) else []
+
+
+def check_ephemeral(new: Manifest, old: Manifest) -> list[FieldError]:
+    """Return what is wrong with the change of the ephemeral containers of a pod."""
+    if found := _static(old, "static pods do not support ephemeral containers"):
+        return found
+    field = "spec.ephemeralContainers"
+    kept = {item.get("name"): item for item in new["spec"].get("ephemeralContainers") or ()}
+    for item in old["spec"].get("ephemeralContainers") or ():
+        name = item.get("name", "")
+        if name not in kept:
+            found.append(forbidden(field, f'existing ephemeral containers "{name}" may not be removed'))
+        elif kept[name] != item:
+            text = f'existing ephemeral containers "{name}" may not be changed'
+            found.append(forbidden(field, f"{text}\n{_difference(kept[name], item, field)}"))
+    return found
+
+
+def resized(spec: Manifest, before: Manifest) -> Manifest:
+    """The spec before with the resources, and the policies of resizing, of the containers of a new one."""
+    found = dict(before)
+    for part in ("containers", "initContainers"):
+        items = list(before.get(part) or ())
+        for index, (item, old) in enumerate(zip(spec.get(part) or (), items, strict=False)):
+            if item.get("name") == old.get("name"):
+                sizes = {name: item[name] for name in ("resources", "resizePolicy") if name in item}
+                rest = {key: value for key, value in old.items() if key not in ("resources", "resizePolicy")}
+                items[index] = {**rest, **sizes}
+        if items:
+            found[part] = items
+    return found
+
+
+def check_resize(new: Manifest, old: Manifest) -> list[FieldError]:
+    """Return what is wrong with the change of the sizes of a pod."""
+    if found := _static(old, "static pods cannot be resized"):
+        return found
+    spec, before = new["spec"], old["spec"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        return [forbidden("spec", "windows pods cannot be resized")]
+    for part in ("containers", "initContainers"):
+        for index, (item, held) in enumerate(zip(spec.get(part) or (), before.get(part) or (), strict=True)):
+            for name in ("requests", "limits"):
+                given, had = (set((one.get("resources") or {}).get(name) or ()) for one in (item, held))
+                if had - given:
+                    text = f"resource {name} cannot be removed"
+                    found.append(forbidden(f"spec.{part}[{index}].resources.{name}", text))
+    kept, kept_before = _sized(spec), _sized(before)
+    if kept != kept_before:
+        text = "only cpu and memory resources are mutable"
+        found.append(forbidden("spec", f"{text}\n{_difference(kept, kept_before)}"))
+    return found
+
+
+def _sized(spec: Manifest) -> Manifest:
+    """The part of a spec that does not change with the size of its containers; those that start it keep theirs."""
+    kept = {**spec, "containers": [_without_sizes(item) for item in spec.get("containers") or ()]}
+    if initial := spec.get("initContainers"):
+        lasting = [_without_sizes(item) if item.get("restartPolicy") == "Always" else item for item in initial]
+        kept["initContainers"] = lasting
+    return kept
+
+
+def _without_sizes(container: Manifest) -> Manifest:
+    resources = container.get("resources") or {}
+    parts = {name: resources.get(name) or {} for name in ("requests", "limits")}
+    others = {name: {key: part[key] for key in part if key not in _SIZES} for name, part in parts.items()}
+    return {**container, "resources": {**resources, **others}}
+
+
+def check_status(new: Manifest, old: Manifest) -> list[FieldError]:
     """Return what is wrong with a write to a pod's status."""
     status, before = new.get("status") or {}, old.get("status") or {}
-    found = [*_annotations(new, old, release), *_conditions(status.get("conditions") or [])]
+    found = [*_annotations(new, old), *_conditions(status.get("conditions") or [])]
     name = status.get("nominatedNodeName")
     if name and name != before.get("nominatedNodeName"):
         found += [invalid("status.nominatedNodeName", name, text) for text in names.subdomain(name)]

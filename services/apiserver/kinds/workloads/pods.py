@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from schemas.manifest import Manifest
 from services._rules.kubernetes import quantity
-from services._rules.kubernetes.validation.field_errors import FieldError
-from services._rules.kubernetes.validation.field_rules import Rules, apply, each, inside, needed
+from services._rules.kubernetes.validation.field_errors import FieldError, invalid
+from services._rules.kubernetes.validation.field_rules import apply, each, inside, needed
 from services.apiserver.kinds.builtin import BuiltinKind
-from services.apiserver.kinds.checks import pod_annotations
 from services.apiserver.kinds.checks import pod_specs as pod_checks
 from services.apiserver.kinds.workloads import pod_defaults, pod_update
 from services.apiserver.kinds.workloads.template_warnings import PodMaker, name_warnings, template_warnings
@@ -21,16 +20,7 @@ class Pod(BuiltinKind):
 
     generation = True
     graceful_delete = True
-    _lasting: Rules = ()
-
-    def serve_as(self, release: int) -> None:
-        """Take the rules of the release."""
-        super().serve_as(release)
-        self.rules = (
-            *pod_checks.new_pod(release),
-            inside("spec", each("volumes", inside("image", needed("reference")))),
-        )
-        self._lasting = pod_checks.pod(release)
+    rules = (*pod_checks.NEW_POD, inside("spec", each("volumes", inside("image", needed("reference")))))
 
     def default(self, obj: Manifest) -> None:
         """Fill in the pod spec."""
@@ -49,8 +39,6 @@ class Pod(BuiltinKind):
         super().prepare_create(obj)
         spec = obj["spec"]
         tolerate_failing_nodes(spec)
-        if self.release < pod_checks.SECCOMP_FIELDS_ONLY_SINCE:
-            pod_annotations.synchronise(obj)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
 
     def prepare_update(self, new: Manifest, old: Manifest) -> None:
@@ -64,7 +52,7 @@ class Pod(BuiltinKind):
 
     def check_update(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Only images, the deadline and additional tolerations may change."""
-        return [*apply(self._lasting, new), *pod_update.check(new, old, self.release)]
+        return [*apply(pod_checks.POD, new), *pod_update.check(new, old)]
 
     def warnings(self, obj: Manifest) -> list[str]:
         """Tell of what is taken and does not do what it seems to ask for."""
@@ -74,9 +62,39 @@ class Pod(BuiltinKind):
         """A pod has its name already."""
         return template_warnings(new, "")
 
+    def prepare_ephemeralcontainers(self, new: Manifest, old: Manifest) -> None:
+        """Take over the containers that are added to look into a pod."""
+        containers = new["spec"].get("ephemeralContainers")
+        self._take_spec(new, old, {**old["spec"], **({"ephemeralContainers": containers} if containers else {})})
+
+    def prepare_resize(self, new: Manifest, old: Manifest) -> None:
+        """Take over the resources of the containers."""
+        self._take_spec(new, old, pod_update.resized(new["spec"], old["spec"]))
+
+    def _take_spec(self, new: Manifest, old: Manifest, spec: Manifest) -> None:
+        """Leave of a new state the spec that is left of it, its revision and its field managers."""
+        given = {
+            name: new["metadata"][name] for name in ("resourceVersion", "managedFields") if name in new["metadata"]
+        }
+        new.clear()
+        new |= {**old, "metadata": {**old["metadata"], **given}, "spec": spec}
+        self._set_generation(new, old)
+
+    def validate_ephemeralcontainers(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Ephemeral containers may be added, and stay as they are."""
+        return [*apply(pod_checks.POD, new), *pod_update.check_ephemeral(new, old)]
+
+    def validate_resize(self, new: Manifest, old: Manifest) -> list[FieldError]:
+        """Amounts of processor and memory may change, within the quality of service."""
+        found = [*apply(pod_checks.POD, new), *pod_update.check_resize(new, old)]
+        quality = qos_class(new["spec"])
+        if quality != qos_class(old["spec"]):
+            found.append(invalid("spec", quality, "Pod QOS Class may not change as a result of resizing"))
+        return found
+
     def validate_status(self, new: Manifest, old: Manifest) -> list[FieldError]:
         """Check the nominated node name and restarts of finished containers."""
-        return pod_update.check_status(new, old, self.release)
+        return pod_update.check_status(new, old)
 
     def field_selectors(self, obj: Manifest) -> dict[str, str]:
         """Add the node, policy, phase and address of the pod."""
@@ -102,11 +120,7 @@ class PodTemplate(PodMaker):
     names_pods = False
     generation = True
     defaults = {"template?": pod_defaults.template}
-
-    def serve_as(self, release: int) -> None:
-        """Take the rules of the release."""
-        super().serve_as(release)
-        self.rules = (inside("template", *pod_checks.template(release), absent={}),)
+    rules = (inside("template", *pod_checks.TEMPLATE, absent={}),)
 
 
 def tolerate_failing_nodes(spec: Manifest) -> None:

@@ -22,8 +22,8 @@ from services._kit.kube.answers.shapes import manifest_of, readable
 from services._kit.kube.api import ApiResource, BadAnswer
 from services._rules.proxying.header_rules import upgrade_of
 from services._rules.proxying.inner_requests import lasts
-from services.apiserver.controllers.aggregated_proxy import Backend, SentBack, proxy
-from services.apiserver.controllers.local_apiservices import GROUP, PLURAL
+from services.apiserver.controllers.aggregation.aggregated_proxy import Backend, SentBack, proxy
+from services.apiserver.controllers.aggregation.local_apiservices import GROUP, PLURAL
 from services.apiserver.core.delegated_resources import Delegated, Served, delegated_at, delegated_by, inner_of
 from services.apiserver.core.outbound import EVERYWHERE, Outbound
 from services.apiserver.core.request_context import LOOPBACK, Call, now, timestamp
