@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import zip_longest
 
 from schemas.codec import decode
 from schemas.envelope import HEADER_EVENT_ID
@@ -30,6 +31,12 @@ async def all_messages(log):
         return [message async for message in log.read(["binding.>", "placement.>", "lease.*"])]
 
     return await insist(read)
+
+
+def unlike(one, other):
+    """The first places at which a list is not as another."""
+    pairs = enumerate(zip_longest(one, other))
+    return [(place, one[max(place - 2, 0) : place + 3]) for place, (mine, theirs) in pairs if mine != theirs][:3]
 
 
 class Load:
@@ -73,7 +80,8 @@ class Load:
         fresh = Projection(Toy())
         fresh.feed(Delivery(everything, True, everything[-1].seq))
         assert fresh.state == state
-        assert [seq for seq, _ in state.history] == [seq for seq, _ in fresh.state.history]
+        folded, stored = ([seq for seq, _ in one.history] for one in (state, fresh.state))
+        assert folded == stored, f"folded and not stored so: {unlike(folded, stored)}; else: {unlike(stored, folded)}"
         ours = {wanted(name).subject.partition(".")[2] for name in self.acknowledged}
         messages = [message for message in everything if message.subject.partition(".")[2] in ours]
         by_seq = {message.seq: message for message in messages}
